@@ -1,0 +1,46 @@
+/*
+ * The update rules, one file each, in the order of operations of PyTorch 1.13, so that results agree with it. Pure.
+ */
+#ifndef FSDPD_MATH_OPTIMIZER_H
+#define FSDPD_MATH_OPTIMIZER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum optimizer_kind { OPTIMIZER_NONE = 0, OPTIMIZER_SGD = 1, OPTIMIZER_ADAMW = 2 };
+
+/* What shapes the state: fixed at seal, part of the manifest. */
+struct optimizer_spec {
+	enum optimizer_kind kind;
+	bool momentum; /* SGD: keeps a momentum buffer */
+	bool nesterov; /* SGD: needs momentum */
+};
+
+/* What may change every step; equal on every rank. */
+struct optimizer_options {
+	double learning_rate;
+	double momentum;
+	double dampening;
+	double weight_decay;
+	double beta1;
+	double beta2;
+	double epsilon;
+};
+
+#define OPTIMIZER_MOMENTS_MAX 2
+
+/* f32 vectors, each as long as the shard, that this kind keeps: 0 to OPTIMIZER_MOMENTS_MAX. */
+unsigned optimizer_moments(const struct optimizer_spec *spec);
+
+/* 0, or FSDP_E_INVALID with the reason in text (a static string): not finite, negative learning rate, beta not in [0,1), ... */
+int optimizer_check(const struct optimizer_spec *spec, const struct optimizer_options *options, const char **ret_text);
+
+/*
+ * One update of count elements of one parameter. master and moments are changed in place, gradient is only read. step is the
+ * number of this update of this parameter, from 1. moments[k] is NULL where the kind has fewer.
+ */
+void optimizer_step_f32(const struct optimizer_spec *spec, const struct optimizer_options *options, uint64_t step,
+			float *master, const float *gradient, float *const moments[OPTIMIZER_MOMENTS_MAX], size_t count);
+
+#endif

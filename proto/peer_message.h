@@ -1,0 +1,137 @@
+/*
+ * One header frame between daemons: a plain struct, and the only code that packs and unpacks it (peer.proto). Payload is never
+ * inside: it is a second, raw frame. Everything read here comes from the network: every length is checked against a limit below
+ * before memory is taken for it.
+ */
+#ifndef FSDP_PROTO_PEER_MESSAGE_H
+#define FSDP_PROTO_PEER_MESSAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PEER_PROTOCOL 1     /* what we speak */
+#define PEER_PROTOCOL_MIN 1 /* the oldest that we understand */
+#define PEER_HEADER_MAX (256u << 10)
+#define PEER_PAYLOAD_MAX (1u << 20)
+#define PEER_TEXT_MAX 1024
+#define PEER_NAME_MAX 255
+#define PEER_BITS_MAX (8u << 10)    /* bytes: 65536 units, one bit each */
+#define PEER_SUMS_MAX 16384         /* checksums in one message; more go in parts (offset, length) */
+#define PEER_PROGRESS_MAX 2048
+#define PEER_MODELS_MAX 256
+
+enum peer_op {
+	/* both planes */
+	PEER_HELLO = 1,   /* name (cluster), world_size, incarnation, link: first on every connection */
+	PEER_WELCOME = 2, /* link, incarnation (the answerer's): back on the same connection */
+	PEER_REFUSE = 3,  /* link, code, text: back on the same connection */
+	/* control */
+	PEER_HEARTBEAT = 10,  /* models[] */
+	PEER_MANIFEST = 11,   /* name, version (this rank's number of the seal), sum (hash), code and text where it cannot seal */
+	PEER_DETAIL_WANTED = 12, /* name: the coordinator asks for the whole manifest */
+	PEER_DETAIL = 13,     /* name, offset, length (of the whole); payload: a piece of manifest_write */
+	PEER_SEALED = 14,     /* name, version (the receiver's number), model, sum: the manifest is accepted everywhere */
+	PEER_UNSEALED = 15,   /* name, version (the receiver's number), sum, code, text: it is not */
+	PEER_LOADED = 16,     /* model, unit, attempt (round), sums (offset, length in parameters): to the coordinator */
+	PEER_VERIFIED = 17,   /* model, unit, attempt (round), sum (XXH3 of the sums), code, text: agree (0), or how they differ */
+	PEER_VOTE = 18,       /* model, step, attempt, commit, options, finite, bits (present units): to the coordinator */
+	PEER_DECISION = 19,   /* model, step, attempt (the next one for an abort), outcome, commit, options, bits, code, text */
+	PEER_ABORT = 20,      /* model, step, attempt, code, text: please decide "abort": to the coordinator */
+	PEER_CLOSED = 21,     /* model: this rank's workers closed it to be dropped: to the coordinator */
+	PEER_DROP = 22,       /* model, name, text: everybody forgets it; from others: a request to the coordinator */
+	PEER_DROP_REFUSED = 23, /* model, name, code, text: to the rank that asked */
+	PEER_WAITING = 24, /* name, model, step, attempt, awaited (the op that lacks), sums: the coordinator's answer to a repeated
+			      MANIFEST, LOADED or VOTE that cannot be decided yet: the ranks it lacks, lowest first */
+	PEER_LOST = 25,     /* model, name, text: this rank holds a model of which another lost its shards */
+	PEER_WITHDRAW = 26, /* name, version (this rank's number): it gave up sealing */
+	/* bulk */
+	PEER_READ = 40,  /* model, unit, version, read, offset (from), limit (up to), length (the whole range): bytes of the owner's shard */
+	PEER_CHUNK = 41, /* model, unit, version, read, offset, length; payload */
+	PEER_STALE = 42, /* model, unit, version (the owner's), read */
+	PEER_PUSH = 43,  /* model, unit, step, attempt, micro_batch, offset, length; payload: bytes of the receiver's shard */
+	PEER_CLOSE = 44, /* model, step, attempt, micro_batch, bits (absent units), last, weight */
+	PEER_PROGRESS = 45 /* model, step, attempt, credit, credit_link, closed, progress[], reply: acknowledgements and credit */
+};
+
+enum peer_outcome { PEER_APPLY = 0, PEER_SKIP = 1, PEER_ABORT_STEP = 2 };
+
+struct peer_options {
+	double learning_rate, momentum, dampening, weight_decay, beta1, beta2, epsilon;
+};
+
+/* Up to where the contribution (micro_batch, unit) of the receiver of this message has been added. */
+struct peer_progress {
+	uint32_t micro_batch;
+	uint32_t unit;
+	uint64_t offset;
+};
+
+/* What a heartbeat says of one model. */
+struct peer_model {
+	uint64_t model;
+	uint64_t step;
+	uint32_t attempt;
+	bool voted;
+	uint32_t workers; /* attached on the sender's node */
+};
+
+struct peer_message {
+	enum peer_op op;
+	uint32_t protocol;
+	uint64_t cluster; /* XXH3 of the cluster's name */
+	uint64_t generation;
+	uint64_t incarnation; /* the sender's */
+	uint64_t link;        /* the number of the link it travels on */
+	uint32_t source;      /* the sender's rank */
+	uint32_t world_size;
+	uint64_t model;
+	uint32_t unit;
+	uint64_t version;
+	uint64_t step;
+	uint32_t attempt;
+	uint32_t micro_batch;
+	uint64_t read;
+	uint64_t offset;
+	uint64_t length;
+	uint64_t limit;
+	uint32_t dtype;
+	uint64_t credit;
+	uint64_t credit_link;
+	uint32_t closed;
+	uint32_t outcome; /* enum peer_outcome */
+	uint32_t commit;  /* enum step_commit */
+	bool last;
+	bool finite;
+	bool reply;
+	double weight;
+	uint64_t sum;
+	uint32_t awaited; /* enum peer_op */
+	int32_t code;
+	bool has_options;
+	struct peer_options options;
+	char name[PEER_NAME_MAX + 1];
+	char text[PEER_TEXT_MAX + 1];
+	/* Lists: heap, owned by the message where peer_message_read made it; borrowed where the sender fills them in. */
+	uint8_t *bits; /* a bit a unit, canonical order, lowest bit first */
+	size_t bits_size;
+	uint64_t *sums;
+	size_t sum_count;
+	struct peer_progress *progress;
+	size_t progress_count;
+	struct peer_model *models;
+	size_t model_count;
+};
+
+/* Bytes of the header frame into a fresh heap block (free()). 0, -ENOMEM, FSDP_E_OVERFLOW. */
+int peer_message_write(const struct peer_message *message, void **ret_data, size_t *ret_size);
+
+/* Checks and unpacks. FSDP_E_PROTOCOL for anything that no peer of ours would send: unknown op, a field out of its limits, a
+ * string with a NUL or that is not UTF-8, a number that its field cannot hold, more than PEER_HEADER_MAX bytes. -ENOMEM. On
+ * success the caller calls peer_message_fini. */
+int peer_message_read(const void *data, size_t size, struct peer_message *ret_message);
+void peer_message_fini(struct peer_message *message); /* frees the lists; only after peer_message_read */
+
+const char *peer_op_name(enum peer_op op); /* "push"; "?" for a number that is none */
+
+#endif

@@ -1,0 +1,101 @@
+/*
+ * One message between a worker and its daemon: a plain struct and the only code that packs and unpacks it (worker.proto). Used by
+ * the daemon and by libfsdp-client. A request carries a number of the worker's choice; its answer repeats it, so that several
+ * threads may wait on one socket and answers may come in any order.
+ */
+#ifndef FSDP_PROTO_WORKER_MESSAGE_H
+#define FSDP_PROTO_WORKER_MESSAGE_H
+
+#include "fsdp/dtype.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define WORKER_PROTOCOL 1
+#define WORKER_TEXT_MAX 1024
+#define WORKER_PARAMS_MAX 256 /* parameters in one message; a unit of more goes in parts */
+#define WORKER_UNITS_MAX 1024 /* unit places in one answer; more go in parts */
+
+enum worker_op {
+	WORKER_HELLO = 1,  /* protocol -> rank, world_size, generation */
+	WORKER_OPEN = 2,   /* name, options -> handle */
+	WORKER_UNIT = 3,   /* handle, name, params[], unit (registration order), more: another part follows -> */
+	WORKER_SEAL = 4,   /* handle, deadline -> step, attempt, micro_batch, resumed, arena sizes, and the descriptors */
+	WORKER_PLACES = 5, /* handle, unit (from) -> places[]: where each unit's shard lies, registration order */
+	WORKER_LOAD = 6,   /* handle, unit, slot -> */
+	WORKER_UNSHARD = 7, /* handle, unit -> slot, version */
+	WORKER_UNSHARD_START = 8, /* handle, unit -> */
+	WORKER_RESHARD = 9, /* handle, unit -> */
+	WORKER_GRAD = 10,   /* handle, unit -> slot */
+	WORKER_REDUCE = 11, /* handle, unit -> */
+	WORKER_NEXT_MICRO_BATCH = 12,
+	WORKER_SYNC = 13,
+	WORKER_STEP = 14,   /* handle, commit, hyper -> outcome, step */
+	WORKER_ABORT = 15,
+	WORKER_CLOSE = 16,  /* handle, drop -> */
+	WORKER_GROUP = 17,  /* -> rank, world_size, generation (0: not formed yet) */
+	WORKER_SET_UNIT = 18, /* handle, unit, gather_dtype, reduce_dtype -> : before seal */
+	WORKER_SHARD = 20, /* handle, unit -> version: waits until this rank's shard has its present version */
+	WORKER_UNITS = 19   /* handle, unit (from) -> a unit's name and params, more: for tools (fsdp_unit_describe) */
+};
+
+struct worker_param {
+	char name[FSDP_NAME_MAX + 1];
+	uint32_t dtype, ndim, flags;
+	uint64_t shape[FSDP_DIMS_MAX];
+};
+
+struct worker_place {
+	uint64_t full_bytes;    /* of the unit's full copy */
+	uint64_t shard_offset;  /* elements into the segment: where this rank's range begins */
+	uint64_t shard_count;   /* elements of it */
+	uint64_t arena_offset;  /* bytes into masters, gradients and staging */
+};
+
+struct worker_hyper {
+	double learning_rate, momentum, dampening, weight_decay, beta1, beta2, epsilon;
+};
+
+struct worker_message {
+	enum worker_op op;
+	uint64_t request;
+	bool answer;   /* false: a request */
+	int32_t code;  /* answers */
+	uint32_t protocol;
+	uint32_t handle; /* of a model on this connection */
+	uint32_t unit;   /* registration order */
+	bool more;
+	uint64_t deadline_ms;
+	uint64_t slot, version, step;
+	uint32_t attempt, micro_batch;
+	bool resumed, drop;
+	uint32_t outcome, commit;
+	uint32_t rank, world_size;
+	uint64_t generation;
+	/* open */
+	uint32_t gather_dtype, reduce_dtype, reduce_op;
+	double scale;
+	uint32_t optimizer;
+	bool momentum, nesterov;
+	uint32_t local_worker, local_workers;
+	/* seal: bytes of the arenas whose descriptors come with the answer, in this order: masters, gradients, staging, gathers,
+	 * grads; an arena of 0 bytes has no descriptor */
+	uint64_t shard_bytes, gather_bytes, grad_bytes;
+	bool has_hyper;
+	struct worker_hyper hyper;
+	char name[FSDP_NAME_MAX + 1];
+	char text[WORKER_TEXT_MAX + 1];
+	/* Lists: heap, owned by the message where worker_message_read made it; borrowed where the sender fills them in. */
+	struct worker_param *params;
+	size_t param_count;
+	struct worker_place *places;
+	size_t place_count;
+};
+
+/* Into data, which has room for FRAME_BYTES_MAX (frame.h). Returns the size; FSDP_E_OVERFLOW. */
+long worker_message_write(const struct worker_message *message, void *data);
+/* FSDP_E_PROTOCOL, -ENOMEM. On success call worker_message_fini. */
+int worker_message_read(const void *data, size_t size, struct worker_message *ret_message);
+void worker_message_fini(struct worker_message *message);
+
+#endif
