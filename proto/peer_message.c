@@ -1,0 +1,254 @@
+/*
+ * The codec between daemons. Owns what it makes: the block of a written header, the lists of a read message. No state,
+ * any thread. It says whether a message is well formed, not whether it fits the conversation: generation, credit and
+ * ranges are its readers' to judge.
+ */
+#include "proto/peer_message.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fsdp/error.h"
+#include "peer.pb-c.h"
+#include "proto/wire_budget.h"
+#include "proto/wire_table.h"
+
+/* The greatest legal message (all lists full) takes 0.6 of this. */
+#define PEER_UNPACK_BUDGET (4u * PEER_HEADER_MAX)
+
+static const char *const names[] = {
+	[PEER_HELLO] = "hello",
+	[PEER_WELCOME] = "welcome",
+	[PEER_REFUSE] = "refuse",
+	[PEER_HEARTBEAT] = "heartbeat",
+	[PEER_MANIFEST] = "manifest",
+	[PEER_DETAIL_WANTED] = "detail-wanted",
+	[PEER_DETAIL] = "detail",
+	[PEER_SEALED] = "sealed",
+	[PEER_UNSEALED] = "unsealed",
+	[PEER_LOADED] = "loaded",
+	[PEER_VERIFIED] = "verified",
+	[PEER_VOTE] = "vote",
+	[PEER_DECISION] = "decision",
+	[PEER_ABORT] = "abort",
+	[PEER_CLOSED] = "closed",
+	[PEER_DROP] = "drop",
+	[PEER_DROP_REFUSED] = "drop-refused",
+	[PEER_WAITING] = "waiting",
+	[PEER_READ] = "read",
+	[PEER_CHUNK] = "chunk",
+	[PEER_STALE] = "stale",
+	[PEER_PUSH] = "push",
+	[PEER_CLOSE] = "close",
+	[PEER_PROGRESS] = "progress",
+};
+
+#define FIELD(name) WIRE_FIELD(struct peer_options, Fsdp__Peer__Options, name)
+static const struct wire_field options_fields[] = {
+	FIELD(learning_rate), FIELD(momentum), FIELD(dampening), FIELD(weight_decay),
+	FIELD(beta1),         FIELD(beta2),    FIELD(epsilon),
+};
+#undef FIELD
+static const struct wire_table options_table = {
+	.descriptor = &fsdp__peer__options__descriptor,
+	.plain_size = sizeof(struct peer_options),
+	.fields = options_fields,
+	.field_count = WIRE_COUNT(options_fields),
+};
+
+#define FIELD(name) WIRE_FIELD(struct peer_progress, Fsdp__Peer__Progress, name)
+static const struct wire_field progress_fields[] = { FIELD(micro_batch), FIELD(unit), FIELD(offset) };
+#undef FIELD
+static const struct wire_table progress_table = {
+	.descriptor = &fsdp__peer__progress__descriptor,
+	.plain_size = sizeof(struct peer_progress),
+	.fields = progress_fields,
+	.field_count = WIRE_COUNT(progress_fields),
+};
+
+#define FIELD(name) WIRE_FIELD(struct peer_model, Fsdp__Peer__Model, name)
+static const struct wire_field model_fields[] = {
+	FIELD(model), FIELD(step), FIELD(attempt), FIELD(voted), FIELD(workers),
+};
+#undef FIELD
+static const struct wire_table model_table = {
+	.descriptor = &fsdp__peer__model__descriptor,
+	.plain_size = sizeof(struct peer_model),
+	.fields = model_fields,
+	.field_count = WIRE_COUNT(model_fields),
+};
+
+#define FIELD(name) WIRE_FIELD(struct peer_message, Fsdp__Peer__Message, name)
+#define FIELD_TO(name, max) WIRE_FIELD_TO(struct peer_message, Fsdp__Peer__Message, name, max)
+static const struct wire_field message_fields[] = {
+	FIELD_TO(op, PEER_PROGRESS),
+	FIELD(protocol),
+	FIELD(cluster),
+	FIELD(generation),
+	FIELD(incarnation),
+	FIELD(link),
+	FIELD(source),
+	FIELD(world_size),
+	FIELD(model),
+	FIELD(unit),
+	FIELD(version),
+	FIELD(step),
+	FIELD(attempt),
+	FIELD(micro_batch),
+	FIELD(read),
+	FIELD(offset),
+	FIELD(length),
+	FIELD(limit),
+	FIELD_TO(dtype, WIRE_DTYPE_MAX),
+	FIELD(credit),
+	FIELD(credit_link),
+	FIELD(closed),
+	FIELD_TO(outcome, PEER_ABORT_STEP),
+	FIELD(commit),
+	FIELD(last),
+	FIELD(finite),
+	FIELD(reply),
+	FIELD(weight),
+	FIELD(sum),
+	FIELD_TO(awaited, PEER_PROGRESS),
+	FIELD(code),
+	WIRE_FIELD_NAME(struct peer_message, Fsdp__Peer__Message, name),
+	FIELD(text),
+};
+#undef FIELD
+#undef FIELD_TO
+static const struct wire_list message_lists[] = {
+	WIRE_LIST(struct peer_message, Fsdp__Peer__Message, progress, progress, &progress_table, PEER_PROGRESS_MAX),
+	WIRE_LIST(struct peer_message, Fsdp__Peer__Message, models, model, &model_table, PEER_MODELS_MAX),
+};
+static const struct wire_table message_table = {
+	.descriptor = &fsdp__peer__message__descriptor,
+	.plain_size = sizeof(struct peer_message),
+	.fields = message_fields,
+	.field_count = WIRE_COUNT(message_fields),
+	.lists = message_lists,
+	.list_count = WIRE_COUNT(message_lists),
+};
+
+static bool op_known(uint64_t op)
+{
+	return op < WIRE_COUNT(names) && names[op];
+}
+
+const char *peer_op_name(enum peer_op op)
+{
+	return op_known(op) ? names[op] : "?";
+}
+
+static int wire_pack(const Fsdp__Peer__Message *wire, void **ret_data, size_t *ret_size)
+{
+	size_t size = fsdp__peer__message__get_packed_size(wire);
+	void *data;
+
+	if (size > PEER_HEADER_MAX)
+		return FSDP_E_OVERFLOW;
+	data = malloc(size);
+	if (!data)
+		return -ENOMEM;
+	fsdp__peer__message__pack(wire, data);
+	*ret_data = data;
+	*ret_size = size;
+	return 0;
+}
+
+int peer_message_write(const struct peer_message *message, void **ret_data, size_t *ret_size)
+{
+	Fsdp__Peer__Message wire = FSDP__PEER__MESSAGE__INIT;
+	Fsdp__Peer__Options options = FSDP__PEER__OPTIONS__INIT;
+	int rc;
+
+	if (message->bits_size > PEER_BITS_MAX || message->sum_count > PEER_SUMS_MAX)
+		return FSDP_E_OVERFLOW;
+	if (!op_known(message->op) || (message->awaited && !op_known(message->awaited)))
+		return FSDP_E_INVALID;
+	rc = wire_table_write(&message_table, message, &wire);
+	if (rc < 0)
+		return rc;
+	if (message->has_options) {
+		rc = wire_table_write(&options_table, &message->options, &options);
+		wire.options = &options;
+	}
+	wire.bits = (ProtobufCBinaryData){ .len = message->bits_size, .data = message->bits };
+	wire.sums = message->sums;
+	wire.n_sums = message->sum_count;
+	if (rc == 0)
+		rc = wire_pack(&wire, ret_data, ret_size);
+	wire_table_release(&message_table, &wire);
+	return rc;
+}
+
+/* The lists that are no rows. What was copied when it fails is freed by peer_message_fini. */
+static int plain_lists_read(const Fsdp__Peer__Message *wire, struct peer_message *message)
+{
+	if (wire->bits.len > PEER_BITS_MAX || wire->n_sums > PEER_SUMS_MAX)
+		return FSDP_E_PROTOCOL;
+	if (wire->bits.len > 0) {
+		message->bits = malloc(wire->bits.len);
+		if (!message->bits)
+			return -ENOMEM;
+		memcpy(message->bits, wire->bits.data, wire->bits.len);
+		message->bits_size = wire->bits.len;
+	}
+	if (wire->n_sums > 0) {
+		message->sums = malloc(wire->n_sums * sizeof *message->sums);
+		if (!message->sums)
+			return -ENOMEM;
+		memcpy(message->sums, wire->sums, wire->n_sums * sizeof *message->sums);
+		message->sum_count = wire->n_sums;
+	}
+	return 0;
+}
+
+static int message_read(const Fsdp__Peer__Message *wire, struct peer_message *message)
+{
+	int rc;
+
+	if (!op_known(wire->op) || (wire->awaited && !op_known(wire->awaited)))
+		return FSDP_E_PROTOCOL;
+	rc = wire_table_read(&message_table, wire, message);
+	if (rc == 0 && wire->options) {
+		message->has_options = true;
+		rc = wire_table_read(&options_table, wire->options, &message->options);
+	}
+	if (rc == 0)
+		rc = plain_lists_read(wire, message);
+	return rc;
+}
+
+int peer_message_read(const void *data, size_t size, struct peer_message *ret_message)
+{
+	struct peer_message message = { 0 };
+	Fsdp__Peer__Message *wire;
+	int rc;
+
+	if (size > PEER_HEADER_MAX)
+		return FSDP_E_PROTOCOL;
+	rc = wire_budget_unpack(message_table.descriptor, data, size, PEER_UNPACK_BUDGET, &wire);
+	if (rc < 0)
+		return rc;
+	rc = message_read(wire, &message);
+	wire_budget_free(wire);
+	if (rc < 0) {
+		peer_message_fini(&message);
+		return rc;
+	}
+	*ret_message = message;
+	return 0;
+}
+
+void peer_message_fini(struct peer_message *message)
+{
+	wire_table_fini(&message_table, message);
+	free(message->bits);
+	message->bits = NULL;
+	message->bits_size = 0;
+	free(message->sums);
+	message->sums = NULL;
+	message->sum_count = 0;
+}
