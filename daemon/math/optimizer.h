@@ -33,7 +33,11 @@ struct optimizer_options {
 /* f32 vectors, each as long as the shard, that this kind keeps: 0 to OPTIMIZER_MOMENTS_MAX. */
 unsigned optimizer_moments(const struct optimizer_spec *spec);
 
-/* 0, or FSDP_E_INVALID with the reason in text (a static string): not finite, negative learning rate, beta not in [0,1), ... */
+/* 0, or FSDP_E_INVALID with the reason in text (a static string): an unknown kind, a flag that the kind does not know, Nesterov without
+ * momentum. ret_text may be NULL here and below, and is written only with FSDP_E_INVALID. */
+int optimizer_check_spec(const struct optimizer_spec *spec, const char **ret_text);
+
+/* The same for the options of a step; spec must be a checked one: not finite, negative learning rate, beta not in [0,1), ... */
 int optimizer_check(const struct optimizer_spec *spec, const struct optimizer_options *options, const char **ret_text);
 
 /*

@@ -44,8 +44,12 @@ struct manifest_unit {
 	uint32_t param_count;
 };
 
+#define MANIFEST_PARAM_FLAGS 0u /* the flags that a parameter may have: none so far, so that none is silently ignored */
+
 struct manifest;
 
+/* options are copied; a scale of 0 means 1, and a mean has no scale (it is set to 1). FSDP_E_INVALID: a bad name, a dtype that is no
+ * floating one, an unknown op, a scale that is not finite, an optimizer that optimizer_check_spec refuses. -ENOMEM. */
 int manifest_new(const char *name, const struct manifest_options *options, struct manifest **ret_manifest);
 struct manifest *manifest_ref(struct manifest *manifest);
 void manifest_unref(struct manifest *manifest); /* takes NULL */
@@ -58,7 +62,7 @@ int manifest_add_param(struct manifest *manifest, const struct manifest_param *p
 int manifest_set_unit_options(struct manifest *manifest, uint32_t registered, enum fsdp_dtype gather, enum fsdp_dtype reduce);
 const char *manifest_error(const struct manifest *manifest);
 
-/* After this nothing can be added; sorts and hashes. */
+/* After this nothing can be added (FSDP_E_STATE); sorts and hashes. What counts in canonical order needs a sealed manifest. */
 int manifest_seal(struct manifest *manifest);
 
 const char *manifest_name(const struct manifest *manifest);
@@ -69,8 +73,8 @@ uint32_t manifest_registered(const struct manifest *manifest, uint32_t canonical
 const struct manifest_unit *manifest_unit(const struct manifest *manifest, uint32_t canonical);
 uint64_t manifest_hash(const struct manifest *manifest); /* of name, options and units in canonical order */
 
-/* One self-describing blob of the sealed manifest, and back (checks everything; the blob is a peer's). The writer gives a heap
- * block to free(). */
+/* One self-describing blob of the sealed manifest, and back (checks everything; the blob is a peer's): a sealed manifest whose order of
+ * registration is the canonical one, or FSDP_E_PROTOCOL, -ENOMEM. The writer gives a heap block to free(). */
 int manifest_write(const struct manifest *manifest, void **ret_data, size_t *ret_size);
 int manifest_read(const void *data, size_t size, struct manifest **ret_manifest);
 

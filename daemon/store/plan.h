@@ -25,19 +25,21 @@ struct plan_unit {
 	struct range shard;      /* of segment 0, of this rank */
 	uint64_t shard_bytes;    /* bytes of the shard */
 	uint64_t shard_offset;   /* bytes into masters, gradients and staging; a multiple of 64 */
-	uint64_t moments_offset; /* bytes into moments: moment k begins at moments_offset + k * round_up(shard_bytes, 64) */
+	uint64_t moments_offset; /* bytes into moments, of moment 0; the others follow it (plan_moment knows how far) */
 };
 
 struct plan_sizes {
 	uint64_t shards; /* bytes of masters, of gradients and of staging each */
 	uint64_t moments;
-	uint64_t largest_unit; /* full bytes, rounded to a page */
-	uint64_t all_units;    /* full bytes, each rounded to a page */
+	uint64_t largest_unit; /* full bytes, rounded to a page (at least one): what its slot takes from a pool */
+	uint64_t all_units;    /* the same of all units together */
 };
 
 struct plan;
 
-/* Computes layouts; takes a reference to manifest (sealed). No memory for shards is taken. 0, -ENOMEM, FSDP_E_OVERFLOW. */
+/* Computes layouts; takes a reference to manifest (sealed). No memory for shards is taken. 0, -ENOMEM, FSDP_E_OVERFLOW,
+ * FSDP_E_INVALID (a rank that is none), FSDP_E_DTYPE: a unit has a parameter, or a gather or reduce dtype, that is not f32, which
+ * is all that the engine can move so far. */
 int plan_new(struct manifest *manifest, uint32_t rank, uint32_t world_size, struct plan **ret_plan);
 struct plan *plan_ref(struct plan *plan);
 void plan_unref(struct plan *plan); /* the last one frees the arenas too; any thread */
