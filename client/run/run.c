@@ -45,7 +45,8 @@ struct run {
 	bool ending;     /* commands were told to end */
 	bool draining;   /* daemons were told to end */
 	int64_t kill_at_ms;
-	int result; /* exit code; the first failure counts */
+	bool terminal; /* our output is one */
+	int result;    /* exit code; the first failure counts */
 };
 
 static const char usage[] =
@@ -133,6 +134,7 @@ static _Noreturn void exec_child(struct run *run, const struct child *child, con
 	} else {
 		setenv("FSDP_SOCKET", node->client, 1);
 		setenv("FSDP_CONTROL_SOCKET", node->control, 1);
+		setenv("FSDP_RUN_TERMINAL", run->terminal ? "1" : "0", 1);
 		set_number("RANK", child->rank);
 		set_number("WORLD_SIZE", run->cluster.nodes);
 		execvp(run->command[0], run->command);
@@ -318,6 +320,7 @@ static void block_signals(struct run *run)
 static int launch(struct run *run, unsigned nodes, const char *level, char **settings, unsigned setting_count)
 {
 	block_signals(run);
+	run->terminal = isatty(STDOUT_FILENO);
 	run->count = 2 * nodes;
 	run->children = calloc(run->count, sizeof(*run->children));
 	if (!run->children || run->signals < 0) {
