@@ -81,9 +81,11 @@ static int write_and_drop(const struct peer_message *message)
 static void assert_rows_same(const struct peer_message *got, const struct peer_message *want)
 {
 	cr_assert_eq(got->bits_size, want->bits_size);
-	cr_assert_arr_eq(got->bits, want->bits, want->bits_size);
+	if (want->bits_size > 0)
+		cr_assert_arr_eq(got->bits, want->bits, want->bits_size);
 	cr_assert_eq(got->sum_count, want->sum_count);
-	cr_assert_arr_eq(got->sums, want->sums, want->sum_count * sizeof *want->sums);
+	if (want->sum_count > 0)
+		cr_assert_arr_eq(got->sums, want->sums, want->sum_count * sizeof *want->sums);
 	cr_assert_eq(got->progress_count, want->progress_count);
 	for (size_t i = 0; i < want->progress_count; i++) {
 		cr_assert_eq(got->progress[i].micro_batch, want->progress[i].micro_batch);
