@@ -1,0 +1,118 @@
+/*
+ * What moves the model on: the end of a micro-batch, the sum, the step, the abort. Each is one question whose answer tells where
+ * the model is then; gradient.c draws the consequences for buffers.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "client/lib/fault.h"
+#include "client/lib/step.h"
+#include "client/lib/model.h"
+
+int fsdp_model_next_micro_batch(struct fsdp_model *model)
+{
+	int code = model_check_sealed(model, "fsdp_model_next_micro_batch");
+	if (code < 0)
+		return code;
+	WIRE_CALL_AUTO call = { 0 };
+	struct worker_message request = model_request(model, NULL, WORKER_NEXT_MICRO_BATCH);
+	code = model_ask(model, NULL, &request, &call, "fsdp_model_next_micro_batch");
+	if (code == 0)
+		gradient_take_back(model);
+	return code;
+}
+
+int fsdp_model_sync_gradients(struct fsdp_model *model)
+{
+	int code = model_check_sealed(model, "fsdp_model_sync_gradients");
+	if (code < 0)
+		return code;
+	WIRE_CALL_AUTO call = { 0 };
+	struct worker_message request = model_request(model, NULL, WORKER_SYNC);
+	code = model_ask(model, NULL, &request, &call, "fsdp_model_sync_gradients");
+	if (code == 0)
+		gradient_take_back(model);
+	return code;
+}
+
+/* The hyper-parameters, by name, with the range of each: what the daemon would refuse is said here, before anybody votes. */
+static int step_check(const struct fsdp_step *step)
+{
+	if (step->size != sizeof(*step))
+		return fault_set(FSDP_E_INVALID,
+				 "fsdp_model_step: step: size is not that of this version's struct (begin "
+				 "with FSDP_STEP_INIT)");
+	const struct {
+		const char *name;
+		double value, least, below;
+	} numbers[] = {
+		{ "learning_rate", step->learning_rate, 0, HUGE_VAL },
+		{ "momentum", step->momentum, 0, HUGE_VAL },
+		{ "dampening", step->dampening, -HUGE_VAL, HUGE_VAL },
+		{ "weight_decay", step->weight_decay, 0, HUGE_VAL },
+		{ "beta1", step->beta1, 0, 1 },
+		{ "beta2", step->beta2, 0, 1 },
+		{ "epsilon", step->epsilon, 0, HUGE_VAL },
+	};
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+		if (!isfinite(numbers[i].value) || numbers[i].value < numbers[i].least ||
+		    numbers[i].value >= numbers[i].below)
+			return fault_set(FSDP_E_INVALID, "fsdp_model_step: step: %s is %g, which is out of its range",
+					 numbers[i].name, numbers[i].value);
+	return 0;
+}
+
+int step_commit(struct fsdp_model *model, const struct fsdp_step *step, struct fsdp_step_result *ret_result,
+		const char *what)
+{
+	WIRE_CALL_AUTO call = { 0 };
+	struct worker_message request = model_request(model, NULL, WORKER_STEP);
+	request.commit = step ? STEP_COMMIT_OPTIMIZER : STEP_COMMIT_STAGING;
+	request.has_hyper = step != NULL;
+	if (step)
+		request.hyper = (struct worker_hyper){
+			.learning_rate = step->learning_rate,
+			.momentum = step->momentum,
+			.dampening = step->dampening,
+			.weight_decay = step->weight_decay,
+			.beta1 = step->beta1,
+			.beta2 = step->beta2,
+			.epsilon = step->epsilon,
+		};
+	int code = model_ask(model, NULL, &request, &call, what);
+	if (code < 0)
+		return code;
+	if (call.answer.outcome > FSDP_SKIPPED) {
+		fault_set(FSDP_E_PROTOCOL, "%s: the daemon gave outcome %u, which does not exist", what,
+			  call.answer.outcome);
+		wire_break(model->client->wire, FSDP_E_PROTOCOL, "%s", fsdp_last_error());
+		return FSDP_E_PROTOCOL;
+	}
+	if (ret_result)
+		*ret_result = (struct fsdp_step_result){ .step = call.answer.step, .outcome = call.answer.outcome };
+	return 0;
+}
+
+int fsdp_model_step(struct fsdp_model *model, const struct fsdp_step *step, struct fsdp_step_result *ret_result)
+{
+	static const struct fsdp_step usual = FSDP_STEP_INIT;
+	int code = model_check_sealed(model, "fsdp_model_step");
+	if (code < 0)
+		return code;
+	if (model->optimizer == FSDP_OPTIMIZER_NONE)
+		return step_commit(model, NULL, ret_result, "fsdp_model_step");
+	if (!step)
+		step = &usual;
+	code = step_check(step);
+	return code < 0 ? code : step_commit(model, step, ret_result, "fsdp_model_step");
+}
+
+int fsdp_model_abort_step(struct fsdp_model *model)
+{
+	int code = model_check_sealed(model, "fsdp_model_abort_step");
+	if (code < 0)
+		return code;
+	WIRE_CALL_AUTO call = { 0 };
+	struct worker_message request = model_request(model, NULL, WORKER_ABORT);
+	return model_ask(model, NULL, &request, &call, "fsdp_model_abort_step");
+}
