@@ -123,9 +123,9 @@ struct peer_message {
 	size_t model_count;
 };
 
-/* Bytes of the header frame into a fresh heap block (free()). 0, -ENOMEM, FSDP_E_OVERFLOW,
- * FSDP_E_INVALID (a field that peer_message_read would refuse; a code must be 0 or negative). A text that was cut within a character
- * loses the rest of it. */
+/* Bytes of the header frame into a fresh heap block (free()). 0, -ENOMEM, FSDP_E_OVERFLOW, FSDP_E_INVALID (a field that
+ * peer_message_read would refuse: a name that is no text, a positive code). A text that was cut within a character is sent
+ * up to it. */
 int peer_message_write(const struct peer_message *message, void **ret_data, size_t *ret_size);
 
 /* Checks and unpacks. FSDP_E_PROTOCOL for anything that no peer of ours would send: unknown op, a field out of its limits, a

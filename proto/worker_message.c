@@ -5,9 +5,6 @@
  */
 #include "proto/worker_message.h"
 
-#include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "fsdp/error.h"
 #include "proto/frame.h"

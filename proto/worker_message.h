@@ -92,8 +92,8 @@ struct worker_message {
 	size_t place_count;
 };
 
-/* Into data, which has room for FRAME_BYTES_MAX (frame.h). Returns the size; FSDP_E_OVERFLOW,
- * FSDP_E_INVALID (a field that worker_message_read would refuse: a name that is no text, a positive code), -ENOMEM. */
+/* Into data, which has room for FRAME_BYTES_MAX (frame.h). Returns the size; FSDP_E_OVERFLOW, -ENOMEM, FSDP_E_INVALID (a
+ * field that worker_message_read would refuse: a name that is no text, a positive code). */
 long worker_message_write(const struct worker_message *message, void *data);
 /* FSDP_E_PROTOCOL, -ENOMEM. On success call worker_message_fini. */
 int worker_message_read(const void *data, size_t size, struct worker_message *ret_message);

@@ -220,6 +220,29 @@ Test(control_message, as_many_units_as_may_be_come_back)
 	assert_round_trip(&want);
 }
 
+Test(control_message, every_list_full_of_short_rows_comes_back)
+{
+	static struct control_peer peers[CONTROL_ROWS_MAX];
+	static struct control_model models[CONTROL_ROWS_MAX];
+	static struct control_unit units[CONTROL_ROWS_MAX];
+	static struct control_worker workers[CONTROL_ROWS_MAX];
+	static struct control_wait waits[CONTROL_ROWS_MAX];
+	struct control_message want = sample_control(CONTROL_STATUS);
+	for (size_t i = 0; i < CONTROL_ROWS_MAX; i++) {
+		peers[i] = want.peers[0];
+		models[i] = want.models[0];
+		units[i] = want.units[0];
+		workers[i] = want.workers[0];
+		waits[i] = want.waits[i % 2];
+	}
+	want.peers = peers, want.peer_count = CONTROL_ROWS_MAX;
+	want.models = models, want.model_count = CONTROL_ROWS_MAX;
+	want.units = units, want.unit_count = CONTROL_ROWS_MAX;
+	want.workers = workers, want.worker_count = CONTROL_ROWS_MAX;
+	want.waits = waits, want.wait_count = CONTROL_ROWS_MAX;
+	assert_round_trip(&want);
+}
+
 Test(control_message, one_more_than_a_maximum_is_not_written)
 {
 	static struct control_peer peers[CONTROL_ROWS_MAX + 1];
