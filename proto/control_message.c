@@ -4,7 +4,6 @@
  */
 #include "proto/control_message.h"
 
-
 #include "control.pb-c.h"
 #include "fsdp/error.h"
 #include "proto/frame.h"

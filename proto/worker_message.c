@@ -5,7 +5,6 @@
  */
 #include "proto/worker_message.h"
 
-
 #include "fsdp/error.h"
 #include "proto/frame.h"
 #include "proto/wire_budget.h"
