@@ -10,7 +10,7 @@
 #include "proto/wire_budget.h"
 #include "proto/wire_table.h"
 
-/* Many short texts cost more memory than bytes: all lists full of rows like those of a real cluster take 0.6 of this. */
+/* Many short texts cost more memory than bytes: all lists full of ordinary rows take 0.6 of this. */
 #define CONTROL_UNPACK_BUDGET (8u * FRAME_BYTES_MAX)
 
 #define TABLE(noun)                                                 \

@@ -1,6 +1,6 @@
 /*
- * Writes the seeds of the message targets: one file an op, into FOLDER/<target>/. Run it after a change of a .proto file,
- * and commit what it wrote; its output depends on nothing but the code.
+ * Writes the seeds of the message targets: one file an op, into FOLDER/<target>/. Run it after a change of a
+ * .proto file, and commit what it wrote; its output depends on nothing but the code.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /*
- * Wherever memory runs out, the codecs say so, leak nothing and leave the output alone. The linker puts the functions below in
- * the place of malloc and calloc.
+ * Wherever memory runs out, the codecs say so, leak nothing and leave the output alone. The linker puts the functions
+ * below in the place of malloc and calloc.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
