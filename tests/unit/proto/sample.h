@@ -1,6 +1,6 @@
 /*
  * One message of each conversation with every field set, each to another value, and with two or three rows in every
- * list: for the tests of the codecs and the seeds of the fuzz targets. The lists are static; the message is not to be finished.
+ * list: for the tests of the codecs and the seeds of the fuzz targets. The lists are static; do not finish it.
  */
 #ifndef FSDP_TESTS_PROTO_SAMPLE_H
 #define FSDP_TESTS_PROTO_SAMPLE_H
