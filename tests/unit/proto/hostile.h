@@ -1,6 +1,6 @@
 /*
  * What a wire can do to a message, tried on a reader: every prefix, every flipped bit. Each is read from a block of
- * exactly its size, so that the address sanitizer sees a read beyond. A reader takes it or refuses it; it frees what it took.
+ * exactly its size, so that the address sanitizer sees a read beyond. A reader frees what it took.
  */
 #ifndef FSDP_TESTS_PROTO_HOSTILE_H
 #define FSDP_TESTS_PROTO_HOSTILE_H
