@@ -1,5 +1,6 @@
 /*
- * Which rule applies, and whether its options make sense. One row a kind; the arithmetic is in a file for each. Pure; any thread.
+ * Which rule applies, and whether its options make sense. One row a kind; the arithmetic is in a file for each. Pure;
+ * any thread.
  */
 #include "daemon/math/optimizer.h"
 

@@ -33,18 +33,20 @@ struct optimizer_options {
 /* f32 vectors, each as long as the shard, that this kind keeps: 0 to OPTIMIZER_MOMENTS_MAX. */
 unsigned optimizer_moments(const struct optimizer_spec *spec);
 
-/* 0, or FSDP_E_INVALID with the reason in text (a static string): an unknown kind, a flag that the kind does not know, Nesterov without
- * momentum. ret_text may be NULL here and below, and is written only with FSDP_E_INVALID. */
+/* 0, or FSDP_E_INVALID with the reason in text (a static string): an unknown kind, a flag that the kind does not
+ * know, Nesterov without momentum. ret_text may be NULL here and below, and is written only with FSDP_E_INVALID. */
 int optimizer_check_spec(const struct optimizer_spec *spec, const char **ret_text);
 
-/* The same for the options of a step; spec must be a checked one: not finite, negative learning rate, beta not in [0,1), ... */
+/* The same for the options of a step; spec must be a checked one: not finite, negative learning rate, beta not in
+ * [0,1), ... */
 int optimizer_check(const struct optimizer_spec *spec, const struct optimizer_options *options, const char **ret_text);
 
 /*
- * One update of count elements of one parameter. master and moments are changed in place, gradient is only read. step is the
- * number of this update of this parameter, from 1. moments[k] is NULL where the kind has fewer.
+ * One update of count elements of one parameter. master and moments are changed in place, gradient is only read. step
+ * is the number of this update of this parameter, from 1. moments[k] is NULL where the kind has fewer.
  */
 void optimizer_step_f32(const struct optimizer_spec *spec, const struct optimizer_options *options, uint64_t step,
-			float *master, const float *gradient, float *const moments[OPTIMIZER_MOMENTS_MAX], size_t count);
+			float *master, const float *gradient, float *const moments[OPTIMIZER_MOMENTS_MAX],
+			size_t count);
 
 #endif

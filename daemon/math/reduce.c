@@ -1,9 +1,10 @@
 /*
- * Sums. One kernel, written once, is instantiated for every number of sources, start and finish, so that each instance is a plain
- * loop that the compiler vectorises: one pass over memory, the order of additions fixed by the expression. Pure; any thread.
+ * Sums. One kernel, written once, is instantiated for every number of sources, start and finish, so that each
+ * instance is a plain loop that the compiler vectorises: one pass over memory, the order of additions fixed by the
+ * expression. Pure; any thread.
  *
- * The order within one element is left to right. Elements are independent, so neither the width of a vector nor where a range was
- * cut changes a bit.
+ * The order within one element is left to right. Elements are independent, so neither the width of a vector nor where
+ * a range was cut changes a bit.
  */
 #include "daemon/math/reduce.h"
 
@@ -11,8 +12,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The top bit of what this gives is set for infinities and NaNs alone: adding one to an exponent of all ones carries into it. Plain
- * integer operations, which vectorise where a call of isfinite does not. */
+/* The top bit of what this gives is set for infinities and NaNs alone: adding one to an exponent of all ones carries
+ * into it. Plain integer operations, which vectorise where a call of isfinite does not. */
 static inline uint32_t reduce_not_finite(float value)
 {
 	uint32_t bits;

@@ -1,8 +1,8 @@
 /*
  * Sums of gradients, in an order that is part of the contract. Pure; any thread.
  *
- * No function here may be compiled with fused multiply-add or re-association: same inputs, same bits, however the range was
- * cut into pieces and on whichever instruction set.
+ * No function here may be compiled with fused multiply-add or re-association: same inputs, same bits, however the
+ * range was cut into pieces and on whichever instruction set.
  */
 #ifndef FSDPD_MATH_REDUCE_H
 #define FSDPD_MATH_REDUCE_H
@@ -20,9 +20,9 @@ enum reduce_finish {
 
 /*
  * sum[i] = (((sum[i] + sources[0][i]) + sources[1][i]) + ...), left to right; where fresh is true the sum starts from
- * sources[0] itself (a first contribution of -0.0 stays -0.0). Then finish with factor, once. count elements, f32; sources
- * may not overlap sum; 0 to REDUCE_SOURCES_MAX of them (0 sources with fresh gives zeros). Returns whether every element of
- * the result is finite, which is only looked at when finish is not REDUCE_FINISH_NOT (else true).
+ * sources[0] itself (a first contribution of -0.0 stays -0.0). Then finish with factor, once. count elements, f32;
+ * sources may not overlap sum; 0 to REDUCE_SOURCES_MAX of them (0 sources with fresh gives zeros). Returns whether
+ * every element of the result is finite, which is only looked at when finish is not REDUCE_FINISH_NOT (else true).
  */
 bool reduce_add_f32(float *sum, const float *const *sources, size_t source_count, size_t count, bool fresh,
 		    enum reduce_finish finish, float factor);

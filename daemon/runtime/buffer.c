@@ -1,6 +1,7 @@
 /*
- * Counted buffers. Owns its own small struct and, for heap buffers, the bytes behind it in the same allocation. Any thread; the
- * count is the only thing that changes. Whether the bytes may be written is a matter between those who hold it.
+ * Counted buffers. Owns its own small struct and, for heap buffers, the bytes behind it in the same allocation. Any
+ * thread; the count is the only thing that changes. Whether the bytes may be written is a matter between those who
+ * hold it.
  */
 #include "daemon/runtime/buffer.h"
 

@@ -11,8 +11,8 @@
 
 struct buffer;
 
-/* Wraps size bytes at data. release (may be NULL) is called once with context when the last reference is gone. Gives one
- * reference in ret_buffer. 0 or -ENOMEM (then release was not called). */
+/* Wraps size bytes at data. release (may be NULL) is called once with context when the last reference is gone. Gives
+ * one reference in ret_buffer. 0 or -ENOMEM (then release was not called). */
 int buffer_new(void *data, size_t size, void (*release)(void *context), void *context, struct buffer **ret_buffer);
 
 /* A heap buffer of size uninitialised bytes. 0 or -ENOMEM. */

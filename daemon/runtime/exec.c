@@ -1,7 +1,7 @@
 /*
- * The thread pool. Owns its threads and a ring of executors that have work; each executor has a queue of its own, made of the letters
- * inside the jobs, so that to submit takes no memory. Threads serve the executors in turn: one that submits a thousand jobs does not
- * hold up another's one.
+ * The thread pool. Owns its threads and a ring of executors that have work; each executor has a queue of its own,
+ * made of the letters inside the jobs, so that to submit takes no memory. Threads serve the executors in turn: one
+ * that submits a thousand jobs does not hold up another's one.
  *
  * The queues have no limit of their own: a job is part of its submitter's struct, and those are bounded.
  */

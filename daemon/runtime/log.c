@@ -1,7 +1,8 @@
 /*
- * The log. Owns the level, the identity that every event carries, and one answer: whether stderr is the journal. An event is made in
- * a buffer on the stack and leaves in one write, so events of several threads do not mix. Values may come from outside: control
- * characters in them are escaped, and a quoted value cannot end its quotes, so nobody writes an event or a field that is not theirs.
+ * The log. Owns the level, the identity that every event carries, and one answer: whether stderr is the journal. An
+ * event is made in a buffer on the stack and leaves in one write, so events of several threads do not mix. Values may
+ * come from outside: control characters in them are escaped, and a quoted value cannot end its quotes, so nobody
+ * writes an event or a field that is not theirs.
  */
 #include "daemon/runtime/log.h"
 
@@ -86,8 +87,9 @@ static unsigned log_count(const char *text, char wanted)
 	return count;
 }
 
-/* LOG_QUOTED leaves a mark before and behind a value, which become quotes here. A value that brings such a mark of its own, so that there
- * are more than in the format, is an attempt to break out: then the whole is one quoted value. */
+/* LOG_QUOTED leaves a mark before and behind a value, which become quotes here. A value that brings such a mark of
+ * its own, so that there are more than in the format, is an attempt to break out: then the whole is
+ * one quoted value. */
 static void log_put_fields(struct log_text *text, const char *fields, const char *format)
 {
 	bool forged = log_count(fields, LOG_QUOTE_BEGIN) != log_count(format, LOG_QUOTE_BEGIN) ||
@@ -110,7 +112,7 @@ static void log_put_fields(struct log_text *text, const char *fields, const char
 	log_end(text);
 }
 
-/* $JOURNAL_STREAM is DEVICE:INODE of what systemd connected; a stderr that was redirected since then is another file. */
+/* $JOURNAL_STREAM is DEVICE:INODE of what systemd connected; a stderr redirected since then is another file. */
 static void log_find_journal(void)
 {
 	const char *stream = getenv("JOURNAL_STREAM");

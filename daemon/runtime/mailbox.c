@@ -1,9 +1,10 @@
 /*
- * Mailboxes. Owns a list and an eventfd; the letters belong to whoever made them. The eventfd holds 1 exactly while the list is not
- * empty: it is written and read under the lock, only when the list becomes filled or empty, so that a burst costs one wake-up.
+ * Mailboxes. Owns a list and an eventfd; the letters belong to whoever made them. The eventfd holds 1 exactly while
+ * the list is not empty: it is written and read under the lock, only when the list becomes filled or empty, so that a
+ * burst costs one wake-up.
  *
- * The length of the list has no limit of its own: a letter is memory of its sender, and senders are bounded (a command answers a
- * worker's request, a job is embedded in a bounded piece of work).
+ * The length of the list has no limit of its own: a letter is memory of its sender, and senders are bounded (a
+ * command answers a worker's request, a job is embedded in a bounded piece of work).
  */
 #include "daemon/runtime/mailbox.h"
 
@@ -66,9 +67,9 @@ void mailbox_post(struct mailbox *mailbox, struct letter *letter)
 		mailbox->last->next = letter;
 	} else {
 		mailbox->first = letter;
+		/* It was 0: it cannot be full, and a write that cannot wait is not interrupted. */
 		ssize_t n = write(mailbox->fd, &(uint64_t){ 1 }, sizeof(uint64_t));
-		assert(n ==
-		       sizeof(uint64_t)); /* it was 0: cannot be full, and a write that cannot wait is not interrupted */
+		assert(n == sizeof(uint64_t));
 	}
 	mailbox->last = letter;
 	pthread_mutex_unlock(&mailbox->lock);

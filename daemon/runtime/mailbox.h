@@ -1,8 +1,9 @@
 /*
- * A mailbox: how two threads talk. A locked list of letters and an eventfd that is readable while the list is not empty.
+ * A mailbox: how two threads talk. A locked list of letters and an eventfd that is readable while the list is not
+ * empty.
  *
- * Any thread may post; one thread, the owner, takes. A letter is a struct that embeds struct letter as its first member;
- * posting gives it away. Posting never blocks and never fails.
+ * Any thread may post; one thread, the owner, takes. A letter is a struct that embeds struct letter as its first
+ * member; posting gives it away. Posting never blocks and never fails.
  */
 #ifndef FSDPD_RUNTIME_MAILBOX_H
 #define FSDPD_RUNTIME_MAILBOX_H

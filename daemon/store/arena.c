@@ -1,7 +1,7 @@
 /*
- * Arenas. Owns a mapping and its memfd. Everything about the memory is settled here, when the arena is made: size sealed, mode 0600,
- * pages present. Afterwards nobody who has a descriptor can make a page go away, so no access can raise SIGBUS. Any thread that
- * may block. It does not know what lies in it.
+ * Arenas. Owns a mapping and its memfd. Everything about the memory is settled here, when the arena is made: size
+ * sealed, mode 0600, pages present. Afterwards nobody who has a descriptor can make a page go away, so no access can
+ * raise SIGBUS. Any thread that may block. It does not know what lies in it.
  */
 #include "daemon/store/arena.h"
 
@@ -15,8 +15,8 @@
 
 #define ARENA_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
-/* What the kernel thinks it can give without swapping. A memfd is charged page by page and never refused as a whole, so without this
- * look an arena that cannot fit would end in the out-of-memory killer instead of an error. */
+/* What the kernel thinks it can give without swapping. A memfd is charged page by page and never refused as a whole,
+ * so without this look an arena that cannot fit would end in the out-of-memory killer instead of an error. */
 static uint64_t arena_memory_available(void)
 {
 	FILE *file = fopen("/proc/meminfo", "re");

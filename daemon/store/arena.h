@@ -1,6 +1,7 @@
 /*
- * An arena: a memfd of fixed size, sealed against shrinking and growing, mapped whole and pre-faulted, so that want of memory
- * is an error here and never a SIGBUS later. Mode 0600. Blocks for as long as touching the pages takes: call it from exec.
+ * An arena: a memfd of fixed size, sealed against shrinking and growing, mapped whole and pre-faulted, so that want
+ * of memory is an error here and never a SIGBUS later. Mode 0600. Blocks for as long as touching the pages takes:
+ * call it from exec.
  */
 #ifndef FSDPD_STORE_ARENA_H
 #define FSDPD_STORE_ARENA_H
@@ -16,7 +17,7 @@ struct arena {
 
 /* 0, -ENOMEM (said with the size by the caller), -EMFILE, ... name appears in /proc/PID/maps. */
 int arena_init(struct arena *arena, const char *name, uint64_t bytes);
-int arena_init_private(struct arena *arena, uint64_t bytes); /* anonymous memory without a descriptor: simulation, optimizer */
+int arena_init_private(struct arena *arena, uint64_t bytes); /* no descriptor: simulation */
 void arena_fini(struct arena *arena);                        /* unmaps and closes; safe on a zeroed struct */
 
 /* A second descriptor of the same memory that can only be mapped for reading. The caller closes it. */

@@ -1,12 +1,13 @@
 /*
- * Commands and reports as heap blocks. Owns nothing but what the block carries. Any thread; a block belongs to one at a time.
+ * Commands and reports as heap blocks. Owns nothing but what the block carries. Any thread; a block belongs to one at
+ * a time.
  */
 #include "daemon/store/command.h"
 
 #include <stdlib.h>
 
-/* The loop and the engine keep each other in step by these. One that cannot be made would leave them apart, without anybody whom
- * an error could be told: better to be started again. */
+/* The loop and the engine keep each other in step by these. One that cannot be made would leave them apart, without
+ * anybody whom an error could be told: better to be started again. */
 static void *command_block(size_t size)
 {
 	void *block = calloc(1, size);

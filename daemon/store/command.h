@@ -1,10 +1,10 @@
 /*
- * What the loop asks of the engine (commands) and what the engine tells the loop (reports). Between real threads they travel
- * in mailboxes, in the simulation in its event queue; both keep their order. Each is a heap block given away by the sender and
- * freed by the receiver with command_free or report_free.
+ * What the loop asks of the engine (commands) and what the engine tells the loop (reports). Between real threads they
+ * travel in mailboxes, in the simulation in its event queue; both keep their order. Each is a heap block given away
+ * by the sender and freed by the receiver with command_free or report_free.
  *
- * step, attempt and micro_batch: see daemon/README.md. A unit is named by its canonical index, a slot by its offset in bytes in
- * the pool it belongs to.
+ * step, attempt and micro_batch: see daemon/README.md. A unit is named by its canonical index, a slot by its offset
+ * in bytes in the pool it belongs to.
  */
 #ifndef FSDPD_STORE_COMMAND_H
 #define FSDPD_STORE_COMMAND_H
@@ -17,11 +17,11 @@ enum command_kind {
 	COMMAND_PEERS,  /* the group as it stands: generation, incarnations[world_size] (0 where unknown) */
 	COMMAND_ADD,    /* a model is sealed: model, plan (a reference), step 0, attempt 0 */
 	COMMAND_DROP,   /* forget model; REPORT_DROPPED follows when nothing of it is referenced any more */
-	COMMAND_LOAD,   /* copy this rank's range of unit from the gradient slot (not if `compare`), hash every parameter: REPORT_LOADED */
+	COMMAND_LOAD,   /* copy this rank's range of unit from the slot (not if `compare`), hash each: REPORT_LOADED */
 	COMMAND_PUBLISH, /* initial values agree everywhere: unit goes from version 0 to 1 */
 	COMMAND_GATHER, /* fill the gather slot with unit at `version` or later: REPORT_GATHERED */
 	COMMAND_REDUCE, /* this node's contribution: the gradient slot of unit in (step, attempt, micro_batch) */
-	COMMAND_CLOSE,  /* this node's micro_batch has ended: absent[unit] marks what it gave nothing for; last, weight */
+	COMMAND_CLOSE,  /* this node's micro_batch has ended: absent[unit] marks what it lacks; last, weight */
 	COMMAND_APPLY,  /* the decision: commit step. outcome, commit, options, present[unit] */
 	COMMAND_ABORT,  /* the decision: step is tried again under `attempt`; everything of lower attempts is dropped */
 	COMMAND_INQUIRE /* answer with REPORT_WAITING */
@@ -49,7 +49,7 @@ struct command {
 	uint8_t *bits; /* absent or present, one byte a unit, canonical order, heap */
 	bool compare;  /* COMMAND_LOAD: only hash */
 	bool last;     /* COMMAND_CLOSE: the step's last micro-batch of this node */
-	double weight; /* COMMAND_CLOSE with last: the sum of this node's weights in this step, micro-batches that count */
+	double weight; /* COMMAND_CLOSE with last: the sum of this node's weights in this step */
 	enum step_outcome outcome;
 	enum step_commit commit;
 	struct optimizer_options options;
@@ -97,7 +97,7 @@ struct report {
 	uint64_t token;
 };
 
-struct command *command_new(enum command_kind kind); /* zeroed; aborts when memory is out: the loop cannot go on without */
+struct command *command_new(enum command_kind kind); /* zeroed; aborts when memory is out: nothing goes on without */
 void command_free(struct command *command);          /* drops plan, frees lists; takes NULL */
 struct report *report_new(enum report_kind kind);
 void report_free(struct report *report);

@@ -1,6 +1,6 @@
 /*
- * The sharding rule, as arithmetic. Owns the arrays of a layout_unit and nothing else. Pure; any thread. It does not know of arenas
- * or of where a shard lies in memory: that is the plan's.
+ * The sharding rule, as arithmetic. Owns the arrays of a layout_unit and nothing else. Pure; any thread. It does not
+ * know of arenas or of where a shard lies in memory: that is the plan's.
  */
 #include "daemon/store/layout.h"
 

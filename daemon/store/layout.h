@@ -1,6 +1,7 @@
 /*
- * The sharding rule. A unit's parameters of one master dtype, in registration order, form one flat vector of N elements: a
- * segment. With S = ceil(N / W), rank r owns [min(r*S, N), min((r+1)*S, N)). Pure arithmetic; every product is checked.
+ * The sharding rule. A unit's parameters of one master dtype, in registration order, form one flat vector of N
+ * elements: a segment. With S = ceil(N / W), rank r owns [min(r*S, N), min((r+1)*S, N)). Pure arithmetic; every
+ * product is checked.
  */
 #ifndef FSDPD_STORE_LAYOUT_H
 #define FSDPD_STORE_LAYOUT_H
@@ -13,8 +14,8 @@ struct range {
 	uint64_t count;  /* elements */
 };
 
-/* FSDP_E_OVERFLOW where total * element_bytes does not fit 63 bits; FSDP_E_INVALID where world_size is 0 or rank is not below
- * it. */
+/* FSDP_E_OVERFLOW where total * element_bytes does not fit 63 bits; FSDP_E_INVALID where world_size is 0 or rank is
+ * not below it. */
 int layout_shard(uint64_t total, uint64_t element_bytes, uint32_t rank, uint32_t world_size, struct range *ret_range);
 
 /* One parameter's place in its segment. */
@@ -29,8 +30,8 @@ struct layout_segment {
 	uint64_t total; /* elements */
 };
 
-/* A unit: where each parameter lies. The full copy that workers see has the segments one after another, each at a multiple of
- * 64 bytes (f32 only so far: one segment, full_bytes = total * 4). */
+/* A unit: where each parameter lies. The full copy that workers see has the segments one after another, each at a
+ * multiple of 64 bytes (f32 only so far: one segment, full_bytes = total * 4). */
 struct layout_unit {
 	struct layout_param *params;
 	uint32_t param_count;

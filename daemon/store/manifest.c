@@ -1,7 +1,7 @@
 /*
- * Manifests: what the ranks compare. Owns copies of all names and shapes. One thread adds and seals; a sealed manifest never changes and
- * is shared by count. It is where every limit on names, dimensions and sizes is checked, whoever they come from: a worker, or a peer's
- * blob (manifest_blob.c). It does not know of ranks, shards or memory.
+ * Manifests: what the ranks compare. Owns copies of all names and shapes. One thread adds and seals; a sealed
+ * manifest never changes and is shared by count. It is where every limit on names, dimensions and sizes is checked,
+ * whoever they come from: a worker, or a peer's blob (manifest_blob.c). It does not know of ranks, shards or memory.
  */
 #include "daemon/store/manifest.h"
 

@@ -1,14 +1,15 @@
 /*
- * A sealed manifest as one block of bytes, and back. The block travels between peers and is what the hash is taken of, so there is
- * exactly one block for a manifest: little-endian, units in canonical order, no padding, nothing behind the end.
+ * A sealed manifest as one block of bytes, and back. The block travels between peers and is what the hash is taken
+ * of, so there is exactly one block for a manifest: little-endian, units in canonical order, no padding, nothing
+ * behind the end.
  *
  *     "FSDPMAN1" | u32 units | name | u8 gather, reduce, op | f64 scale | u8 optimizer, momentum, nesterov
  *     a unit:      name | u8 gather, reduce | u32 parameters
  *     a parameter: name | u8 dtype, ndim | u32 flags | u64 dimension (ndim times)
  *     a name:      u8 length | bytes
  *
- * The reader trusts nothing: it takes memory only for what it has seen, and hands every part to the same functions that check a worker's
- * registration. Pure.
+ * The reader trusts nothing: it takes memory only for what it has seen, and hands every part to the same functions
+ * that check a worker's registration. Pure.
  */
 #include "daemon/store/manifest_blob.h"
 

@@ -1,6 +1,6 @@
 /*
- * How two manifests differ, in words for people: the first difference only, with both sides. Two manifests are equal here exactly when
- * their blobs, and so their hashes, are. Pure.
+ * How two manifests differ, in words for people: the first difference only, with both sides. Two manifests are equal
+ * here exactly when their blobs, and so their hashes, are. Pure.
  */
 #include "daemon/store/manifest.h"
 
@@ -145,8 +145,9 @@ static int difference_of_unit(const struct difference *difference, const struct 
 	return 0;
 }
 
-/* At the same place of the canonical order one side has one name and the other another, or nothing: the smaller name is what the other
- * side lacks. What the other has instead is told too, since it is mostly the same unit under another name. */
+/* At the same place of the canonical order one side has one name and the other another, or nothing: the smaller name
+ * is what the other side lacks. What the other has instead is told too, since it is mostly the same unit under
+ * another name. */
 static int difference_of_names(const struct difference *difference, const struct manifest_unit *a,
 			       const struct manifest_unit *b)
 {

@@ -1,6 +1,6 @@
 /*
- * Names: their rules, and open-addressed sets of them, so that a manifest of a million parameters finds a name that is there twice without
- * comparing all pairs. Owns the table of a set, never the names. Pure.
+ * Names: their rules, and open-addressed sets of them, so that a manifest of a million parameters finds a name that
+ * is there twice without comparing all pairs. Owns the table of a set, never the names. Pure.
  */
 #include "daemon/store/name.h"
 
@@ -14,8 +14,9 @@
 #define NAME_SET_ROOM_MIN 16u
 #define NAME_SET_ROOM_KEPT 256u
 
-/* The code point that begins at text, and its length in ret_length; 0 bytes where it is no UTF-8 (overlong forms, surrogates and
- * what is beyond U+10FFFF are not). The terminating 0 is no continuation byte, so this never reads past it. */
+/* The code point that begins at text, and its length in ret_length; 0 bytes where it is no UTF-8 (overlong forms,
+ * surrogates and what is beyond U+10FFFF are not). The terminating 0 is no continuation byte, so this never reads
+ * past it. */
 static uint32_t name_decode(const unsigned char *text, unsigned *ret_length)
 {
 	static const struct {
@@ -117,7 +118,8 @@ int name_set_add(struct name_set *set, const char *name)
 
 void name_set_clear(struct name_set *set)
 {
-	/* A large table is given back: to wipe it for each of many small units that follow one big one would take for ever. */
+	/* A large table is given back: to wipe it for each of many small units that follow one big one would take for
+	 * ever. */
 	if (set->room > NAME_SET_ROOM_KEPT) {
 		name_set_fini(set);
 	} else if (set->count > 0) {

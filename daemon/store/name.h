@@ -1,5 +1,6 @@
 /*
- * What a name of a model, a unit or a parameter may be, and a set of names that are taken. Pure; a set belongs to one thread.
+ * What a name of a model, a unit or a parameter may be, and a set of names that are taken. Pure; a set belongs to one
+ * thread.
  */
 #ifndef FSDPD_STORE_NAME_H
 #define FSDPD_STORE_NAME_H

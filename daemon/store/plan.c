@@ -1,6 +1,7 @@
 /*
- * Plans. Owns the layouts of all units and the six arenas; holds a reference to the manifest. Built by one thread, immutable once
- * shared, freed by whoever drops the last reference. What the arenas contain is not the plan's business.
+ * Plans. Owns the layouts of all units and the six arenas; holds a reference to the manifest. Built by one thread,
+ * immutable once shared, freed by whoever drops the last reference. What the arenas contain is not the plan's
+ * business.
  */
 #include "daemon/store/plan.h"
 
@@ -28,8 +29,9 @@ struct plan {
 	struct plan_memory memory;
 };
 
-/* How far the next buffer begins behind one of this size. Buffers of whole pages would all begin at the same place of a page (and
- * those of 2 MiB in the same cache sets), and loops that read several of them at one index would fight for it. */
+/* How far the next buffer begins behind one of this size. Buffers of whole pages would all begin at the same place of
+ * a page (and those of 2 MiB in the same cache sets), and loops that read several of them at one index would fight
+ * for it. */
 static uint64_t plan_stride(uint64_t bytes)
 {
 	uint64_t stride = (bytes + PLAN_ALIGN - 1) / PLAN_ALIGN * PLAN_ALIGN;
@@ -46,7 +48,8 @@ static bool plan_add(uint64_t *total, uint64_t bytes)
 	return !__builtin_add_overflow(*total, bytes, total) && *total <= (uint64_t)INT64_MAX;
 }
 
-/* One f32 segment, seen and sent as f32: what the engine can add and step so far. A unit without parameters is one of 0 elements. */
+/* One f32 segment, seen and sent as f32: what the engine can add and step so far. A unit without parameters is one of
+ * 0 elements. */
 static bool plan_supports(const struct manifest_options *options, const struct manifest_unit *unit)
 {
 	enum fsdp_dtype set[] = { options->gather_dtype, options->reduce_dtype, unit->gather_dtype,

@@ -1,7 +1,7 @@
 /*
- * A plan: everything about one sealed model on one rank that never changes. Manifest, layout of every unit, where each unit's
- * shard lies in the arenas, and the arenas themselves. Immutable after plan_new, counted, shared by every thread; the memory
- * that it points to has owners of its own (see daemon/README.md).
+ * A plan: everything about one sealed model on one rank that never changes. Manifest, layout of every unit, where
+ * each unit's shard lies in the arenas, and the arenas themselves. Immutable after plan_new, counted, shared by every
+ * thread; the memory that it points to has owners of its own (see daemon/README.md).
  */
 #ifndef FSDPD_STORE_PLAN_H
 #define FSDPD_STORE_PLAN_H
@@ -13,7 +13,7 @@
 /* The six arenas of a model. */
 struct plan_memory {
 	struct arena masters;   /* this rank's shard of every unit; workers map it read-only */
-	struct arena gradients; /* the same shape: mean gradients, and the sums on their way there; workers map it read-only */
+	struct arena gradients; /* the same shape: sums, then mean gradients; workers map it read-only */
 	struct arena moments;   /* optimizer state; never shared */
 	struct arena staging;   /* the same shape as masters; workers write it */
 	struct arena gathers;   /* the gather pool; workers map it read-only */
@@ -37,17 +37,17 @@ struct plan_sizes {
 
 struct plan;
 
-/* Computes layouts; takes a reference to manifest (sealed). No memory for shards is taken. 0, -ENOMEM, FSDP_E_OVERFLOW,
- * FSDP_E_INVALID (a rank that is none), FSDP_E_DTYPE: a unit has a parameter, or a gather or reduce dtype, that is not f32, which
- * is all that the engine can move so far. */
+/* Computes layouts; takes a reference to manifest (sealed). No memory for shards is taken. 0, -ENOMEM,
+ * FSDP_E_OVERFLOW, FSDP_E_INVALID (a rank that is none), FSDP_E_DTYPE: a unit has a parameter, or a gather or reduce
+ * dtype, that is not f32, which is all that the engine can move so far. */
 int plan_new(struct manifest *manifest, uint32_t rank, uint32_t world_size, struct plan **ret_plan);
 struct plan *plan_ref(struct plan *plan);
 void plan_unref(struct plan *plan); /* the last one frees the arenas too; any thread */
 
 struct plan_sizes plan_get_sizes(const struct plan *plan);
 
-/* Makes the arenas. gather_bytes and grad_bytes are the sizes of the pools. Blocks (pre-faults): call it from exec, once,
- * before the plan is shared. private_memory: no memfds (simulation). */
+/* Makes the arenas. gather_bytes and grad_bytes are the sizes of the pools. Blocks (pre-faults): call it from exec,
+ * once, before the plan is shared. private_memory: no memfds (simulation). */
 int plan_allocate(struct plan *plan, uint64_t gather_bytes, uint64_t grad_bytes, bool private_memory);
 
 struct manifest *plan_manifest(const struct plan *plan);

@@ -1,6 +1,7 @@
 /*
- * Pools: which ranges of a fixed size are taken. Owns an array of slots, sorted by offset; what is between two slots is free, so
- * neighbours that are given back grow together by themselves. Loop thread. It never touches the memory that the offsets mean.
+ * Pools: which ranges of a fixed size are taken. Owns an array of slots, sorted by offset; what is between two slots
+ * is free, so neighbours that are given back grow together by themselves. Loop thread. It never touches the memory
+ * that the offsets mean.
  */
 #include "daemon/store/pool.h"
 

@@ -1,6 +1,7 @@
 /*
- * Mailboxes, counted buffers, the thread pool and the log, used by several threads at once as the daemon uses them. A plain program, meant
- * for the thread sanitizer; without it, it still checks that nothing is lost, doubled or out of order.
+ * Mailboxes, counted buffers, the thread pool and the log, used by several threads at once as the daemon uses them. A
+ * plain program, meant for the thread sanitizer; without it, it still checks that nothing is lost, doubled or out of
+ * order.
  */
 #include <errno.h>
 #include <poll.h>
