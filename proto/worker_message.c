@@ -58,7 +58,7 @@ static const struct wire_table hyper_table = {
 #define FIELD(name) WIRE_FIELD(struct worker_message, Fsdp__Worker__Message, name)
 #define FIELD_TO(name, max) WIRE_FIELD_TO(struct worker_message, Fsdp__Worker__Message, name, max)
 static const struct wire_field message_fields[] = {
-	FIELD_TO(op, WORKER_UNITS),
+	FIELD_TO(op, WORKER_SHARD),
 	FIELD(request),
 	FIELD(answer),
 	FIELD(code),

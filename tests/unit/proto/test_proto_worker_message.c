@@ -265,8 +265,8 @@ Test(worker_message, a_frame_full_of_empty_rows_is_refused)
 Test(worker_message, values_that_mean_nothing_are_refused)
 {
 	cr_assert_eq(with_number(OP, 0), FSDP_E_PROTOCOL);
-	cr_assert_eq(with_number(OP, WORKER_UNITS), 0);
-	cr_assert_eq(with_number(OP, WORKER_UNITS + 1), FSDP_E_PROTOCOL);
+	cr_assert_eq(with_number(OP, WORKER_SHARD), 0);
+	cr_assert_eq(with_number(OP, WORKER_SHARD + 1), FSDP_E_PROTOCOL);
 	cr_assert_eq(with_number(OP, (1ull << 32) + 1), FSDP_E_PROTOCOL);
 	cr_assert_eq(hostile_exact("", 0, read_and_drop), FSDP_E_PROTOCOL);
 	cr_assert_eq(with_number(HANDLE, 1ull << 32), FSDP_E_PROTOCOL);
@@ -287,7 +287,7 @@ Test(worker_message, values_that_would_be_refused_are_not_written)
 	struct worker_param no_text = { .name = "a\nb" }, no_dtype = { .dtype = 10 };
 	struct worker_message message[] = {
 		{ .op = 0 },
-		{ .op = WORKER_UNITS + 1 },
+		{ .op = WORKER_SHARD + 1 },
 		{ .op = WORKER_OPEN, .code = 1 },
 		{ .op = WORKER_OPEN, .reduce_dtype = 10 },
 		{ .op = WORKER_OPEN, .name = "\xff" },
