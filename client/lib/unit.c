@@ -161,8 +161,8 @@ static int unit_register(struct fsdp_model *model, const struct fsdp_unit *unit)
 		from += count;
 		request.more = from < unit->param_count;
 		code = model_ask(model, unit, &request, &call, "fsdp_unit_add");
-		/* The daemon has a part of a unit now, and no message takes it back. */
-		if (code < 0 && unit->param_count > WORKER_PARAMS_MAX)
+		/* A refusal makes the daemon forget the parts that it has; where none was heard it may wait for more. */
+		if (code < 0 && !call.answered)
 			model->state = MODEL_BROKEN;
 	} while (code == 0 && from < unit->param_count);
 	free(part);

@@ -374,9 +374,11 @@ struct fsdp_shard {
 };
 
 /*
- * This rank's range of a unit. segment: the unit's flat vectors, one for each master dtype; 0 is the only one so far.
- * The addresses are constant from the seal to the close of the model; NULL where count is 0. Does not wait. Not
- * collective. FSDP_E_STATE: not sealed. FSDP_E_NOT_FOUND: no such segment.
+ * This rank's range of a unit. segment: the unit's flat vectors, one for each master dtype; 0 is the only one so far. The
+ * addresses are constant from the seal to the close of the model; NULL where count is 0. What lies there is what the last committed
+ * step left: a step returns before every shard has been updated, so call this again after each before reading parameter or
+ * writing staging. Waits for the unit's initial values and for a step of it in progress, on this node. Not collective.
+ * FSDP_E_STATE: not sealed. FSDP_E_NOT_FOUND: no such segment. FSDP_E_TIMEOUT, FSDP_E_LOST, FSDP_E_DROPPED.
  */
 FSDP_API int fsdp_unit_shard(struct fsdp_unit *unit, size_t segment, struct fsdp_shard *ret_shard);
 
