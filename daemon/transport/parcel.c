@@ -5,6 +5,7 @@
 #include "daemon/transport/parcel.h"
 
 #include <assert.h>
+#include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,8 +50,10 @@ static void read_routing(zmq_msg_t *frame, struct parcel *parcel)
 {
 	const unsigned char *id = zmq_msg_data(frame);
 	parcel->known = zmq_msg_size(frame) == ROUTING_SIZE && id[0] == 0;
-	if (parcel->known)
+	if (parcel->known) {
 		memcpy(&parcel->routing, id + 1, sizeof(parcel->routing));
+		parcel->routing = be32toh(parcel->routing);
+	}
 }
 
 /* ZeroMQ looks for commands first and may be interrupted there; half a message must not be left behind because of it. */
@@ -155,6 +158,7 @@ int parcel_send(void *socket, const void *header, size_t header_size, struct tra
 int parcel_answer(void *socket, uint32_t routing, const void *header, size_t header_size)
 {
 	unsigned char id[ROUTING_SIZE] = { 0 };
+	routing = htobe32(routing);
 	memcpy(id + 1, &routing, sizeof(routing));
 	int rc = send_copy(socket, id, sizeof(id), ZMQ_SNDMORE);
 	if (rc == 0)

@@ -21,8 +21,8 @@ struct parcel {
 	size_t header_size;
 	struct buffer *payload; /* NULL: none */
 	bool known;             /* its routing id is one that a ROUTER gives; true on a DEALER */
-	uint32_t routing;
-	int fd; /* of the connection that it came on, when it came; -1: not known */
+	uint32_t routing;       /* counts up with every connection, and wraps */
+	int fd;                 /* of the connection that it came on, when it came; -1: not known */
 };
 
 /* Takes one message, whatever its form; never waits. 1: parcel holds it, until parcel_fini. 0: nothing there. -ENOMEM: one was lost;

@@ -116,18 +116,36 @@ static void end_and_tell(struct router *router, struct router_connection *connec
 	events->closed(context, connection->number);
 }
 
+static void mark_gone(struct router *router, uint32_t fd, bool gone)
+{
+	if (fd >= ROUTER_FDS_MAX)
+		return;
+	unsigned char bit = (unsigned char)(1u << fd % 8);
+	router->gone[fd / 8] = (unsigned char)(gone ? router->gone[fd / 8] | bit : router->gone[fd / 8] & ~bit);
+}
+
+static bool is_gone(const struct router *router, int fd)
+{
+	return fd < 0 || (fd < ROUTER_FDS_MAX && router->gone[fd / 8] >> fd % 8 & 1);
+}
+
+static struct router_connection *find_live_fd(struct router *router, int fd)
+{
+	for (uint32_t i = 0; i < router->capacity; i++)
+		if (router->connections[i].state > CONNECTION_ENDED && router->connections[i].fd == fd)
+			return &router->connections[i];
+	return NULL;
+}
+
 static void process_monitor(struct router *router, const struct transport_events *events, void *context)
 {
 	struct monitor_event event;
 	while (monitor_next(&router->monitor, &event)) {
-		if (event.what != ZMQ_EVENT_DISCONNECTED)
-			continue;
-		for (uint32_t i = 0; i < router->capacity; i++) {
-			struct router_connection *connection = &router->connections[i];
-			/* Ended for real too: if this was ever taken for another's break, its peer must learn of it. */
-			if (connection->state > CONNECTION_ENDED && connection->fd == (int)event.value)
-				end_and_tell(router, connection, events, context);
-		}
+		mark_gone(router, event.value, event.what == ZMQ_EVENT_DISCONNECTED);
+		struct router_connection *connection = find_live_fd(router, (int)event.value);
+		/* Ended for real too: if this was ever taken for another's break, its peer must learn of it. */
+		if (connection && event.what == ZMQ_EVENT_DISCONNECTED)
+			end_and_tell(router, connection, events, context);
 	}
 }
 
@@ -147,19 +165,30 @@ static struct router_connection *make_room(struct router *router, const struct t
 	return worst;
 }
 
+/* A connection may be heard of only after it broke: its message was still to be read. Then its descriptor is nobody's, or by now that
+ * of a younger connection. */
+static bool is_outlived(struct router *router, const struct parcel *parcel)
+{
+	const struct router_connection *other = find_live_fd(router, parcel->fd);
+	return is_gone(router, parcel->fd) || (other && (int32_t)(other->routing - parcel->routing) > 0);
+}
+
 static struct router_connection *add(struct router *router, const struct parcel *parcel,
 				     const struct transport_events *events, void *context)
 {
 	/* Whatever had this descriptor before broke before this one was accepted, so its break is among these. */
 	process_monitor(router, events, context);
-	for (uint32_t i = 0; i < router->capacity; i++)
-		if (router->connections[i].fd == parcel->fd)
-			router->connections[i].fd = -1;
+	bool outlived = is_outlived(router, parcel);
+	struct router_connection *older = outlived ? NULL : find_live_fd(router, parcel->fd);
+	if (older) {
+		older->state = CONNECTION_ENDED;
+		events->closed(context, older->number);
+	}
 
 	struct router_connection *connection = make_room(router, events, context);
 	uint32_t index = (uint32_t)(connection - router->connections), *bucket = bucket_of(router, parcel->routing);
 	struct stat status;
-	bool known = parcel->fd >= 0 && fstat(parcel->fd, &status) == 0;
+	bool known = !outlived && fstat(parcel->fd, &status) == 0;
 	*connection = (struct router_connection){
 		.state = CONNECTION_HEARD,
 		.number = (++router->serial << ROUTER_INDEX_BITS) | index,
@@ -192,7 +221,10 @@ static void hear(struct router *router, const struct parcel *parcel, const struc
 	if (connection->state == CONNECTION_ENDED)
 		return;
 	connection->heard = ++router->clock;
-	events->message(context, connection->number, parcel->header, parcel->header_size, parcel->payload);
+	transport_connection number = connection->number;
+	events->message(context, number, parcel->header, parcel->header_size, parcel->payload);
+	if (connection->fd < 0 && find_live(router, number)) /* that was its last word */
+		end_and_tell(router, connection, events, context);
 }
 
 bool router_is_pending(const struct router *router)
@@ -316,7 +348,8 @@ int router_init(struct router *router, const struct router_config *config)
 	rc = watch_add(router->watch, router->socket, &router->pending);
 	if (rc < 0)
 		goto fail_close;
-	rc = monitor_open(&router->monitor, config->zmq_context, router->socket, ZMQ_EVENT_DISCONNECTED, router->watch);
+	rc = monitor_open(&router->monitor, config->zmq_context, router->socket,
+			  ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED, router->watch);
 	if (rc < 0)
 		goto fail_watch_remove;
 	rc = bind_socket(router, config);

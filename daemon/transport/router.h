@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #define ROUTER_ENDPOINT_MAX 255
+#define ROUTER_FDS_MAX 65536 /* descriptors above are not known to be gone */
 
 struct router_connection;
 
@@ -28,6 +29,7 @@ struct router {
 	uint32_t capacity, bucket_count;
 	uint32_t *buckets; /* by routing id: index of the first connection, plus one */
 	uint64_t serial, clock;
+	unsigned char gone[ROUTER_FDS_MAX / 8]; /* descriptors whose last connection broke */
 };
 
 struct router_config {
