@@ -23,6 +23,12 @@ struct exec_queue {
 	struct letter *last;
 };
 
+struct exec_thread {
+	struct exec *exec;
+	pthread_t id;
+	struct pulse pulse;
+};
+
 struct exec {
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
@@ -31,7 +37,7 @@ struct exec {
 	struct exec_queue *first; /* whose turn it is */
 	struct exec_queue *last;
 	unsigned thread_count;
-	pthread_t threads[];
+	struct exec_thread threads[];
 };
 
 static void exec_append(struct exec *exec, struct exec_queue *queue)
@@ -66,12 +72,15 @@ static struct job *exec_pop(struct exec *exec, struct mailbox **ret_home)
 
 static void *exec_thread(void *argument)
 {
-	struct exec *exec = argument;
+	struct exec_thread *thread = argument;
+	struct exec *exec = thread->exec;
 	pthread_mutex_lock(&exec->lock);
 	for (;;) {
 		while (!exec->first && !exec->stop) {
+			pulse_park(&thread->pulse);
 			pthread_cond_wait(&exec->wake, &exec->lock);
 		}
+		pulse_beat(&thread->pulse);
 		if (!exec->first) {
 			break;
 		}
@@ -93,7 +102,7 @@ static void exec_stop(struct exec *exec)
 	pthread_cond_broadcast(&exec->wake);
 	pthread_mutex_unlock(&exec->lock);
 	for (unsigned i = 0; i < exec->thread_count; i++) {
-		pthread_join(exec->threads[i], NULL);
+		pthread_join(exec->threads[i].id, NULL);
 	}
 	pthread_cond_destroy(&exec->wake);
 	pthread_mutex_destroy(&exec->lock);
@@ -115,9 +124,11 @@ int exec_new(unsigned threads, struct exec **ret_exec)
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	int error = 0;
 	while (error == 0 && exec->thread_count < threads) {
-		error = pthread_create(&exec->threads[exec->thread_count], NULL, exec_thread, exec);
+		struct exec_thread *thread = &exec->threads[exec->thread_count];
+		thread->exec = exec;
+		error = pthread_create(&thread->id, NULL, exec_thread, thread);
 		if (error == 0) {
-			pthread_setname_np(exec->threads[exec->thread_count], "fsdpd-exec");
+			pthread_setname_np(thread->id, "fsdpd-exec");
 			exec->thread_count++;
 		}
 	}
@@ -137,6 +148,12 @@ void exec_free(struct exec *exec)
 	}
 	assert(exec->executors == 0 && !exec->first);
 	exec_stop(exec);
+}
+
+const struct pulse *exec_pulse(const struct exec *exec, unsigned thread)
+{
+	assert(thread < exec->thread_count);
+	return &exec->threads[thread].pulse;
 }
 
 static void exec_submit(struct executor *executor, struct job *job)

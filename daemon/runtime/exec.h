@@ -10,6 +10,7 @@
 #define FSDPD_RUNTIME_EXEC_H
 
 #include "daemon/runtime/mailbox.h"
+#include "daemon/runtime/pulse.h"
 
 /* One piece of work, embedded in the submitter's own struct, which it lives as long as. run is called once, in a
  * thread of the pool; done is called once after it, in the submitter's thread. */
@@ -28,6 +29,9 @@ struct exec;
 /* threads >= 1. 0, -ENOMEM, -EAGAIN. */
 int exec_new(unsigned threads, struct exec **ret_exec);
 void exec_free(struct exec *exec); /* joins; every job must be done; takes NULL */
+
+/* The pulse of one of the pool's threads, for a watchdog: it beats with every job. */
+const struct pulse *exec_pulse(const struct exec *exec, unsigned thread);
 
 /* An executor that posts its finished jobs to home, whose owner calls job->done(). Lives as long as exec; borrows
  * home. */
