@@ -195,8 +195,8 @@ FSDP_API int fsdp_unit_set_options(struct fsdp_unit *unit, const struct fsdp_uni
 /*
  * Declares in which order this process will unshard, where that is known (a unit may come several times, as in a
  * forward and a backward pass; after the last the first follows). Then fsdp_unit_unshard of one also begins the gather
- * of the next. It is a hint: any other order works. Copied. count 0 takes it back. Before or after the seal, not while
- * another thread unshards a unit of this model. Does not wait. Not collective.
+ * of the next. It is a hint: any other order works. Copied. count 0 takes it back. At any time. Does not wait.
+ * Not collective.
  */
 FSDP_API int fsdp_model_prefetch_order(struct fsdp_model *model, struct fsdp_unit *const *units, size_t count);
 

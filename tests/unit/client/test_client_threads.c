@@ -34,7 +34,7 @@ static void wait_until_held(struct fake *fake)
 		sched_yield();
 }
 
-Test(client_threads, a_step_that_waits_does_not_hold_back_an_unshard, .timeout = 20)
+Test(client_threads, a_step_that_waits_does_not_hold_back_an_unshard)
 {
 	struct trainer trainer = trainer_start();
 	trainer_load(&trainer);
@@ -63,7 +63,7 @@ static void *unshard_in_a_thread(void *context)
 	return NULL;
 }
 
-Test(client_threads, many_threads_get_their_own_answers_while_one_waits, .timeout = 30)
+Test(client_threads, many_threads_get_their_own_answers_while_one_waits)
 {
 	struct trainer trainer = trainer_start();
 	trainer_load(&trainer);
@@ -101,7 +101,7 @@ static enum fake_verdict hold_step_then_leave(struct fake *fake, const struct wo
 	return request->op == WORKER_STEP ? FAKE_HOLD : FAKE_SEND;
 }
 
-Test(client_threads, a_lost_connection_ends_every_call_that_waits, .timeout = 20)
+Test(client_threads, a_lost_connection_ends_every_call_that_waits)
 {
 	struct trainer trainer = trainer_start();
 	trainer.fake->hook = hold_step_then_leave;
@@ -136,7 +136,7 @@ static int child_main(struct trainer *trainer)
 	return fsdp_client_close(trainer->client) == 0 ? 0 : 8;
 }
 
-Test(client_threads, a_child_gets_forked_from_every_call_and_the_parent_goes_on, .timeout = 20)
+Test(client_threads, a_child_gets_forked_from_every_call_and_the_parent_goes_on)
 {
 	struct trainer trainer = trainer_start();
 	trainer_load(&trainer);
@@ -153,7 +153,7 @@ Test(client_threads, a_child_gets_forked_from_every_call_and_the_parent_goes_on,
 	trainer_stop(&trainer);
 }
 
-Test(client_threads, shared_memory_is_not_inherited, .timeout = 20)
+Test(client_threads, shared_memory_is_not_inherited)
 {
 	struct trainer trainer = trainer_start();
 	trainer_load(&trainer);

@@ -25,7 +25,7 @@ struct trainer trainer_open(struct fake *fake)
 			{ .name = "a", .dtype = FSDP_F32, .ndim = 2, .shape = { 2, 2 } },
 			{ .name = "b", .dtype = FSDP_F32, .ndim = 1, .shape = { 3 } },
 		};
-		char name[8];
+		char name[16];
 		snprintf(name, sizeof(name), "u%d", i);
 		trainer_require(fsdp_unit_add(trainer.model, name, params, 2, &trainer.units[i]), "unit");
 	}
