@@ -79,6 +79,8 @@ static const struct wire_field message_fields[] = {
 	FIELD(rank),
 	FIELD(world_size),
 	FIELD(generation),
+	FIELD(bytes_in),
+	FIELD(bytes_out),
 	FIELD_TO(gather_dtype, WIRE_DTYPE_MAX),
 	FIELD_TO(reduce_dtype, WIRE_DTYPE_MAX),
 	FIELD(reduce_op),

@@ -33,7 +33,7 @@ enum worker_op {
 	WORKER_STEP = 14,   /* handle, commit, hyper -> outcome, step */
 	WORKER_ABORT = 15,
 	WORKER_CLOSE = 16,  /* handle, drop -> */
-	WORKER_GROUP = 17,  /* -> rank, world_size, generation (0: not formed yet) */
+	WORKER_GROUP = 17,  /* -> rank, world_size, generation (0: not formed yet), bytes_in, bytes_out */
 	WORKER_SET_UNIT = 18, /* handle, unit, gather_dtype, reduce_dtype -> : before seal */
 	WORKER_SHARD = 20, /* handle, unit -> version: waits until this rank's shard has its present version */
 	WORKER_UNITS = 19   /* handle, unit (from) -> a unit's name and params, more: for tools (fsdp_unit_describe) */
@@ -72,6 +72,7 @@ struct worker_message {
 	uint32_t outcome, commit;
 	uint32_t rank, world_size;
 	uint64_t generation;
+	uint64_t bytes_in, bytes_out; /* group: what the daemon received from and sent to peers, both planes, since it began */
 	/* open */
 	uint32_t gather_dtype, reduce_dtype, reduce_op;
 	double scale;

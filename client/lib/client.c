@@ -98,6 +98,8 @@ int fsdp_client_group(struct fsdp_client *client, struct fsdp_group *ret_group)
 		.rank = client->rank,
 		.world_size = client->world_size,
 		.generation = call.answer.generation,
+		.bytes_in = call.answer.bytes_in,
+		.bytes_out = call.answer.bytes_out,
 	};
 	return 0;
 }

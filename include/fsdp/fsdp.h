@@ -2,9 +2,9 @@
  * libfsdp-client: what a training process (a worker) uses of fsdpd, fully sharded data parallelism as a service.
  *
  * The daemon of this node owns this node's shard of every parameter, of its gradient and of its optimizer state. A
- *worker asks for the full parameters of a unit (unshard), reads them, gives them back (reshard); writes full gradients
- *into a buffer and hands them over (reduce); and asks for a step. Full parameters and gradients lie in memory that
- *worker and daemon share: nothing is copied on the way.
+ * worker asks for the full parameters of a unit (unshard), reads them, gives them back (reshard); writes full
+ * gradients into a buffer and hands them over (reduce); and asks for a step. Full parameters and gradients lie in
+ * memory that worker and daemon share: nothing is copied on the way.
  *
  *	struct fsdp_options options = FSDP_OPTIONS_INIT;
  *	options.optimizer = FSDP_OPTIMIZER_ADAMW;
@@ -21,31 +21,32 @@
  * RULES FOR EVERY CALL
  *
  * Codes. A call returns 0 or a negative code: -errno for causes of the system, FSDP_E_* (error.h) for ours.
- *fsdp_last_error() has the whole story. Outputs come last and are written only on success. Any call may give, and the
- *declarations below do not repeat: FSDP_E_INVALID (an argument is NULL or out of its range), FSDP_E_FORKED (see Fork),
- *FSDP_E_UNREACHABLE (the connection to the daemon is lost; it stays lost: close the client and open it again),
- *FSDP_E_PROTOCOL (the daemon said what makes no sense; the connection is lost), -ENOMEM.
+ * fsdp_last_error() has the whole story. Outputs come last and are written only on success. Any call may give, and
+ * the declarations below do not repeat: FSDP_E_INVALID (an argument is NULL or out of its range), FSDP_E_FORKED
+ * (see Fork), FSDP_E_UNREACHABLE (the connection to the daemon is lost; it stays lost: close the client and open it
+ * again), FSDP_E_PROTOCOL (the daemon said what makes no sense; the connection is lost), -ENOMEM.
  *
- * Threads. Any thread may call, at any time, and a call that waits holds back no other. The library starts no thread.
- *Only fsdp_client_close and fsdp_model_close need that no other call on the same handle is in progress or follows. One
- *unit's gradient is written and handed over by one thread at a time. A signal does not interrupt a call that waits.
+ * Threads. Any thread may call, at any time, and a call that waits holds back no other. The library starts no
+ * thread. Only fsdp_client_close and fsdp_model_close need that no other call on the same handle is in progress or
+ * follows. One unit's gradient is written and handed over by one thread at a time. A signal does not interrupt a
+ * call that waits.
  *
- * Waiting. "Waits for the daemon" means an answer that comes at once. "Waits" names what else is awaited; such a wait
- *ends at the deadline (options.deadline_ms, else the daemon's) with FSDP_E_TIMEOUT, which names what and whom it waited
- *for. "Collective" means that every rank's worker has to make the call.
+ * Waiting. "Waits for the daemon" means an answer that comes at once. "Waits" names what else is awaited; such a
+ * wait ends at the deadline (options.deadline_ms, else the daemon's) with FSDP_E_TIMEOUT, which names what and whom
+ * it waited for. "Collective" means that every rank's worker has to make the call.
  *
- * Ownership. Handles are the library's, given by open and add and freed by close. Strings, arrays and structs that are
- *passed in are borrowed for the call. Addresses that are given out point into mappings of the library: never free or
- *unmap them.
+ * Ownership. Handles are the library's, given by open and add and freed by close. Strings, arrays and structs that
+ * are passed in are borrowed for the call. Addresses that are given out point into mappings of the library: never
+ * free or unmap them.
  *
  * Fork. A handle belongs to the process that opened it. In a child every call returns FSDP_E_FORKED, but
- *fsdp_client_close, which frees the child's memory and changes nothing for the parent. Shared memory is not inherited:
- *touching it in the child faults.
+ * fsdp_client_close, which frees the child's memory and changes nothing for the parent. Shared memory is not
+ * inherited: touching it in the child faults.
  *
  * Aborts. A step may be aborted by a deadline, by a lost peer, by an operator, by any worker. Then one call of
- *gradient, reduce, next_micro_batch, sync or step returns FSDP_E_ABORTED (or the reason's own code, where it was
- *waiting), every gradient of the step that was handed over is dropped on every rank, and every gradient buffer that was
- *not is taken back: begin the step again with its first micro-batch.
+ * gradient, reduce, next_micro_batch, sync or step returns FSDP_E_ABORTED (or the reason's own code, where it was
+ * waiting), every gradient of the step that was handed over is dropped on every rank, and every gradient buffer
+ * that was not is taken back: begin the step again with its first micro-batch.
  */
 #ifndef FSDP_FSDP_H
 #define FSDP_FSDP_H
@@ -102,6 +103,8 @@ struct fsdp_group {
 	uint32_t rank;       /* of this node's daemon, from 0 */
 	uint32_t world_size; /* daemons in the group */
 	uint64_t generation; /* which life of the group this is; 0 while it has not formed */
+	uint64_t bytes_in;   /* what this node's daemon received from its peers since it began */
+	uint64_t bytes_out;  /* and what it sent to them */
 };
 
 /* Who this node is. Waits for the daemon. Not collective. */

@@ -123,6 +123,8 @@ struct worker_message sample_worker(enum worker_op op)
 		.rank = 23,
 		.world_size = 24,
 		.generation = UINT64_MAX - 25,
+		.bytes_in = UINT64_MAX - 26,
+		.bytes_out = 27,
 		.gather_dtype = 3,
 		.reduce_dtype = 9,
 		.reduce_op = 28,

@@ -121,6 +121,8 @@ static void assert_same(const struct worker_message *got, const struct worker_me
 	SAME(rank);
 	SAME(world_size);
 	SAME(generation);
+	SAME(bytes_in);
+	SAME(bytes_out);
 	SAME(gather_dtype);
 	SAME(reduce_dtype);
 	SAME(reduce_op);
