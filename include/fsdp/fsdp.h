@@ -283,8 +283,8 @@ FSDP_API const void *fsdp_unit_param(struct fsdp_unit *unit, size_t index);
 /*
  * A buffer for the full gradient of parameter `index`: row-major, the parameter's dtype (f32), zero when it is first
  * given in a micro-batch, the same address until the unit is reduced; yours to write until then. Where one of a unit's
- * gradients was asked for, those that were not count as zero. Waits for room in the gradient budget, and for the unit's
- * initial values to be there. Not collective. FSDP_E_ABORTED, FSDP_E_STATE (after fsdp_model_sync_gradients and before
+ * gradients was asked for, those that were not count as zero. Waits for room in the gradient budget. Not
+ * collective. FSDP_E_ABORTED, FSDP_E_STATE (after fsdp_model_sync_gradients and before
  * the step; the unit was reduced in this micro-batch), FSDP_E_BUDGET, FSDP_E_TIMEOUT, FSDP_E_PEER_LOST, FSDP_E_LOST.
  */
 FSDP_API int fsdp_unit_grad(struct fsdp_unit *unit, size_t index, void **ret_grad);
