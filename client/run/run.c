@@ -66,7 +66,7 @@ static const char usage[] =
 	"\n"
 	"Exit code: 0 when every command ended with 0; else that of the first that did not (128 + signal where it was "
 	"killed);\n"
-	"2 for wrong usage; 1 when the cluster could not be started or a daemon ended.\n";
+	"2 for wrong usage; 1 when the cluster could not be started, or a daemon ended too early or with an error.\n";
 
 static int64_t now_ms(void)
 {
@@ -222,7 +222,7 @@ static void ended(struct run *run, struct child *child, int status)
 	child->pid = 0;
 	output_pump(&child->out);
 	output_pump(&child->err);
-	if (child->daemon && !run->draining) {
+	if (child->daemon && (!run->draining || code != 0)) {
 		fprintf(stderr, "fsdp-run: the daemon of rank %u ended with %d\n", child->rank, code);
 		if (run->result == 0)
 			run->result = 1;
