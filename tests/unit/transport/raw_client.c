@@ -6,6 +6,8 @@
 #include <dirent.h>
 #include <endian.h>
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -55,6 +57,8 @@ int raw_client_greet(uint16_t port, const char *identity)
 	if (fd < 0)
 		return -1;
 	struct timeval patience = { .tv_sec = 10 };
+	int on = 1;
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
 

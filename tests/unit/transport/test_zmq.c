@@ -114,6 +114,46 @@ Test(zmq_own, waiting_on_the_descriptor_alone_misses_nothing)
 	zmq_pair_fixture.pair_free(pair);
 }
 
+static void spin(long ms)
+{
+	struct timespec from, now;
+	clock_gettime(CLOCK_MONOTONIC, &from);
+	do
+		clock_gettime(CLOCK_MONOTONIC, &now);
+	while ((now.tv_sec - from.tv_sec) * 1000 + (now.tv_nsec - from.tv_nsec) / 1000000 < ms);
+}
+
+Test(zmq_own, what_a_send_swallows_still_wakes)
+{
+	struct counts counts[2] = { 0 };
+	void *const contexts[2] = { &counts[0], &counts[1] };
+	struct zmq_pair *pair = zmq_pair_fixture.pair_new(&EVENTS, contexts, 64);
+	struct transport *from = zmq_pair_fixture.transport(pair, 0);
+	counts[1].answers_with = zmq_pair_fixture.transport(pair, 1);
+	while (counts[0].connected == 0)
+		cr_assert(zmq_pair_fixture.step(pair, 3));
+	while (zmq_transport_process(pair->nodes[0]))
+		;
+	struct pollfd waiting = { .fd = zmq_transport_fd(pair->nodes[0]), .events = POLLIN };
+	for (size_t round = 1; round <= 10; round++) {
+		size_t answers = counts[0].answers;
+		cr_assert_eq(from->send(from, 1, "ping", 4, (struct transport_piece){ 0 }), 0);
+		while (zmq_transport_process(pair->nodes[0]))
+			;
+		while (counts[1].messages < 2 * round - 1)
+			cr_assert(zmq_pair_fixture.step(pair, 2));
+		cr_assert_gt(poll(&waiting, 1, 5000), 0, "the answer is there");
+		spin(5); /* ZeroMQ looks for signs in a send only when some time has passed since it did */
+		cr_assert_eq(from->send(from, 1, "ping", 4, (struct transport_piece){ 0 }), 0);
+		cr_assert_gt(poll(&waiting, 1, 0), 0);
+		zmq_transport_process(pair->nodes[0]);
+		cr_assert_gt(counts[0].answers, answers);
+		while (counts[0].answers < 2 * round)
+			cr_assert(zmq_pair_fixture.step(pair, 3));
+	}
+	zmq_pair_fixture.pair_free(pair);
+}
+
 Test(zmq_own, poll_wakes_for_another_descriptor_and_for_what_is_left)
 {
 	void *context;
