@@ -160,6 +160,31 @@ Test(outgoing, a_refusal_is_told_once_and_hello_is_tried_again)
 	cr_assert_eq(node->up.count, 1);
 }
 
+Test(outgoing, one_hello_hears_one_answer)
+{
+	struct peer_message refusal = fake_message(PEER_REFUSE, 1, 1);
+	fake_connect(node, 1);
+	for (int i = 0; i < 100; i++) {
+		snprintf(refusal.text, sizeof(refusal.text), "reason %d", i);
+		fake_answer(node, 1, &refusal);
+	}
+	cr_assert_eq(node->refused.count, 1);
+}
+
+Test(outgoing, a_refusal_after_a_welcome_is_told_again)
+{
+	struct peer_message refusal = fake_message(PEER_REFUSE, 1, 1), welcome = fake_message(PEER_WELCOME, 1, 1);
+	fake_connect(node, 1);
+	fake_answer(node, 1, &refusal);
+	links_tick(node->links);
+	fake_answer(node, 1, &welcome);
+	fake_disconnect(node, 1);
+	fake_connect(node, 1);
+	refusal.link = 2;
+	fake_answer(node, 1, &refusal);
+	cr_assert_eq(node->refused.count, 2);
+}
+
 Test(outgoing, a_refusal_of_another_cluster_is_heard)
 {
 	struct peer_message refusal = fake_message(PEER_REFUSE, 1, 1);
@@ -257,6 +282,21 @@ Test(incoming, a_judged_refusal_goes_back_and_is_told_once_a_rank)
 	cr_assert_eq(node->dropped_count, 0, "whoever is refused may ask again");
 }
 
+Test(incoming, a_judged_refusal_is_told_again_when_the_rank_had_been_welcome)
+{
+	struct peer_message hello = fake_hello(1, 1);
+	node->verdict = FSDP_E_BUSY;
+	node->verdict_text = "rank 1 is taken";
+	fake_deliver(node, 10, &hello, 0);
+	node->verdict = 0;
+	fake_deliver(node, 10, &hello, 0);
+	node->verdict = FSDP_E_BUSY;
+	hello.incarnation = 77;
+	fake_deliver(node, 11, &hello, 0);
+	cr_assert_eq(node->refusing.count, 2);
+	cr_assert(links_is_welcomed(node->links, 1), "the one that has the rank keeps it");
+}
+
 Test(incoming, another_cluster_is_refused_with_both_names)
 {
 	struct peer_message hello = fake_hello(1, 1);
@@ -341,9 +381,11 @@ Test(incoming, a_hello_that_was_overtaken_takes_no_place)
 	fake_bring_in(node, 1, 10, 1);
 	cr_assert_eq(node->inbound.count, 1);
 	cr_assert_eq(node->counters.stale_link, 1);
+	cr_assert_eq(node->out_count, 1);
 	/* sent before the break, it travels on the next connection; that one's own HELLO is on the way */
 	fake_bring_in(node, 1, 12, 2);
 	cr_assert_eq(node->dropped_count, 0);
+	cr_assert_eq(node->out_count, 1, "nor an answer");
 	fake_bring_in(node, 1, 12, 3);
 	cr_assert_eq(node->inbound.link, 3);
 }
