@@ -1,7 +1,7 @@
 /*
- * The engine's thread. It sleeps in one place, on the plane's sockets and on one epoll descriptor that gathers what else may wake it: the
- * mailbox of commands, the mailbox of finished jobs, and an eventfd that other threads (ZeroMQ's, when they let a buffer go) raise, once for
- * many.
+ * The engine's thread. It sleeps in one place, on the plane's sockets and on one epoll descriptor that gathers what
+ * else may wake it: the mailbox of commands, the mailbox of finished jobs, and an eventfd that other threads (ZeroMQ's,
+ * when they let a buffer go) raise, once for many.
  */
 #include "daemon/bulk.h"
 

@@ -1,5 +1,6 @@
 /*
- * The bulk plane's thread: it owns the engine, the plane's sockets and their waiting. The loop gives it commands and gets reports.
+ * The bulk plane's thread: it owns the engine, the plane's sockets and their waiting. The loop gives it commands and
+ * gets reports.
  */
 #ifndef FSDPD_BULK_H
 #define FSDPD_BULK_H
@@ -35,8 +36,8 @@ void bulk_command(struct bulk *bulk, struct command *command); /* gives it away;
 void bulk_stop(struct bulk *bulk);
 int bulk_fd(const struct bulk *bulk);
 
-/* Stops, joins, frees. false: jobs or buffers did not come back in time, so that memory which other threads may still use was not freed: the
- * process must end without touching it. Takes NULL. */
+/* Stops, joins, frees. false: jobs or buffers did not come back in time, so that memory which other threads may still
+ * use was not freed: the process must end without touching it. Takes NULL. */
 bool bulk_free(struct bulk *bulk);
 
 const struct pulse *bulk_pulse(const struct bulk *bulk);

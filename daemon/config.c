@@ -1,6 +1,6 @@
 /*
- * The table of the configuration's keys, and what is made of it: the parser's checks, the defaults, the help. Adding a key is adding a
- * row. Reads one file, before any thread starts; owns the list of peers.
+ * The table of the configuration's keys, and what is made of it: the parser's checks, the defaults, the help. Adding a
+ * key is adding a row. Reads one file, before any thread starts; owns the list of peers.
  */
 #include "daemon/config.h"
 

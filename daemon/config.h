@@ -1,7 +1,7 @@
 /*
- * The daemon's configuration: an INI file with systemd's look. One table (config.c) names every key with its default, its bounds and
- * what it is for; the parser, --check-config and --help-config all read it. Every error of a file is reported at once, each as
- * `FILE:LINE: what is wrong, what was expected`. Immutable after config_read.
+ * The daemon's configuration: an INI file with systemd's look. One table (config.c) names every key with its default,
+ * its bounds and what it is for; the parser, --check-config and --help-config all read it. Every error of a file is
+ * reported at once, each as `FILE:LINE: what is wrong, what was expected`. Immutable after config_read.
  */
 #ifndef FSDPD_CONFIG_H
 #define FSDPD_CONFIG_H
@@ -39,13 +39,15 @@ struct config {
 	uint64_t log_level; /* enum log_level */
 };
 
-/* Reads the file. 0; FSDP_E_CONFIG after every error was written to errors, a line each; -ENOMEM. Blocks for a file's reading. */
+/* Reads the file. 0; FSDP_E_CONFIG after every error was written to errors, a line each; -ENOMEM. Blocks for a file's
+ * reading. */
 int config_read(const char *path, FILE *errors, struct config *ret_config);
 /* The same from memory; name stands for the file in messages. */
 int config_parse(const char *name, const char *data, size_t size, FILE *errors, struct config *ret_config);
 void config_fini(struct config *config); /* safe on a zeroed struct */
 
-/* What --help-config shows: every section and key with its default and what it is for, itself a file that can be read. */
+/* What --help-config shows: every section and key with its default and what it is for, itself a file that can be read.
+ */
 void config_print_help(FILE *out);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * A configuration that is being read: the values so far, the lines they came from, and the errors. Private to config.c (the
- * table), config_file.c (lines and sections) and config_peers.c.
+ * A configuration that is being read: the values so far, the lines they came from, and the errors. Private to config.c
+ * (the table), config_file.c (lines and sections) and config_peers.c.
  */
 #ifndef FSDPD_CONFIG_DRAFT_H
 #define FSDPD_CONFIG_DRAFT_H
@@ -37,7 +37,8 @@ void config_draft_set(struct config_draft *draft, int section, unsigned line, co
 /* The lines of a file. */
 void config_draft_read_lines(struct config_draft *draft, const char *data, size_t size);
 
-/* `RANK = CONTROL BULK`, and what must hold of all of them. The second fills config.peers and world_size: 0, -ENOMEM. */
+/* `RANK = CONTROL BULK`, and what must hold of all of them. The second fills config.peers and world_size: 0, -ENOMEM.
+ */
 void config_draft_set_peer(struct config_draft *draft, unsigned line, const char *key, const char *value);
 int config_draft_finish_peers(struct config_draft *draft);
 

@@ -1,6 +1,6 @@
 /*
- * The lines of a configuration file: sections, `key = value`, comments that begin with # or ;. Knows nothing of what the keys
- * mean. Lines may end with CR LF. Owns nothing, runs before any thread starts.
+ * The lines of a configuration file: sections, `key = value`, comments that begin with # or ;. Knows nothing of what
+ * the keys mean. Lines may end with CR LF. Owns nothing, runs before any thread starts.
  */
 #include "daemon/config_draft.h"
 

@@ -1,6 +1,7 @@
 /*
- * The [peers] section: who the ranks are and where they listen. One line a rank, `RANK = CONTROL BULK`, ranks from 0 without a
- * gap. Peers are not authenticated yet, so an address that is not a loopback address is refused. Runs before any thread starts.
+ * The [peers] section: who the ranks are and where they listen. One line a rank, `RANK = CONTROL BULK`, ranks from 0
+ * without a gap. Peers are not authenticated yet, so an address that is not a loopback address is refused. Runs before
+ * any thread starts.
  */
 #include "daemon/config_draft.h"
 
@@ -30,7 +31,8 @@ static int split_endpoints(const char *value, char words[2][CONFIG_ENDPOINT_MAX 
 	return *value ? FSDP_E_INVALID : 0;
 }
 
-/* Two ranks cannot listen at one endpoint. Endpoints are compared as they are written: binding finds what this misses. */
+/* Two ranks cannot listen at one endpoint. Endpoints are compared as they are written: binding finds what this misses.
+ */
 static void check_taken(struct config_draft *draft, unsigned line, uint64_t rank, const char *endpoint)
 {
 	for (unsigned other = 0; other < CONFIG_PEERS_MAX; other++) {

@@ -1,6 +1,6 @@
 /*
- * Values of the configuration: their syntax, and the nearest known name for one that is not known. Owns nothing, runs in any
- * thread; bounds are the table's business (config.c).
+ * Values of the configuration: their syntax, and the nearest known name for one that is not known. Owns nothing, runs
+ * in any thread; bounds are the table's business (config.c).
  */
 #include "daemon/config_value.h"
 

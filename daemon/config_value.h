@@ -1,6 +1,6 @@
 /*
- * What a value of the configuration may look like: durations, sizes, names, endpoints; and which known name somebody may have
- * meant. Pure.
+ * What a value of the configuration may look like: durations, sizes, names, endpoints; and which known name somebody
+ * may have meant. Pure.
  */
 #ifndef FSDPD_CONFIG_VALUE_H
 #define FSDPD_CONFIG_VALUE_H

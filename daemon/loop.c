@@ -1,9 +1,9 @@
 /*
- * The loop. Owns the event loop, the control plane, the group, the local sockets' server, the mailbox of finished jobs and the notifier. Its
- * tick, four times a heartbeat, is the group's clock.
+ * The loop. Owns the event loop, the control plane, the group, the local sockets' server, the mailbox of finished jobs
+ * and the notifier. Its tick, four times a heartbeat, is the group's clock.
  *
- * To leave (SIGTERM, SIGINT, nobody came) it drains: workers are told, the engine lets everything go, jobs come back; then the loop
- * ends. A second signal does not hurry it, since the engine's time is bounded.
+ * To leave (SIGTERM, SIGINT, nobody came) it drains: workers are told, the engine lets everything go, jobs come back;
+ * then the loop ends. A second signal does not hurry it, since the engine's time is bounded.
  */
 #include "daemon/loop.h"
 

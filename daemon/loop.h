@@ -1,6 +1,6 @@
 /*
- * The main thread: signals, the control plane, the group, the local sockets, reports of the engine, finished jobs, and the service
- * manager, in one sd-event loop. Nothing in it blocks.
+ * The main thread: signals, the control plane, the group, the local sockets, reports of the engine, finished jobs, and
+ * the service manager, in one sd-event loop. Nothing in it blocks.
  */
 #ifndef FSDPD_LOOP_H
 #define FSDPD_LOOP_H
@@ -24,7 +24,8 @@ struct loop_config {
 	struct mailbox *reports; /* the bulk thread's */
 };
 
-/* Makes everything and listens; SIGTERM and SIGINT are blocked already. All of config is borrowed. 0 or a negative code. */
+/* Makes everything and listens; SIGTERM and SIGINT are blocked already. All of config is borrowed. 0 or a negative
+ * code. */
 int loop_new(const struct loop_config *config, struct loop **ret_loop);
 /* false: a job of ours is still in exec, and nothing was freed. Takes NULL. */
 bool loop_free(struct loop *loop);

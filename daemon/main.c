@@ -1,6 +1,6 @@
 /*
- * fsdpd: arguments, configuration, then the parts of the daemon, made in order and unmade backward. What runs is in loop.c (this thread) and
- * bulk.c (the engine's).
+ * fsdpd: arguments, configuration, then the parts of the daemon, made in order and unmade backward. What runs is in
+ * loop.c (this thread) and bulk.c (the engine's).
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -24,7 +24,8 @@
 #include "daemon/store/command.h"
 #include "fsdp/error.h"
 
-/* Messages of a MiB come and go all the time: they are kept in the heap instead of being mapped and faulted in anew each time. */
+/* Messages of a MiB come and go all the time: they are kept in the heap instead of being mapped and faulted in anew
+ * each time. */
 #define MAIN_MMAP_THRESHOLD (32 << 20)
 #define MAIN_TRIM_THRESHOLD (512 << 20)
 

@@ -1,5 +1,6 @@
 /*
- * The group's notices in the log: one table says how loud each is and what it is called. Owns nothing; the loop calls it.
+ * The group's notices in the log: one table says how loud each is and what it is called. Owns nothing; the loop calls
+ * it.
  */
 #include "daemon/notices.h"
 

@@ -1,7 +1,7 @@
 /*
- * The service manager's ear. Owns a timer at half of what the watchdog allows. The loop feeds it, so the loop lives; it does so only
- * when every other thread did some work since the last time, or waits for some: a thread that hangs starves the watchdog, and the manager
- * restarts the daemon.
+ * The service manager's ear. Owns a timer at half of what the watchdog allows. The loop feeds it, so the loop lives; it
+ * does so only when every other thread did some work since the last time, or waits for some: a thread that hangs
+ * starves the watchdog, and the manager restarts the daemon.
  */
 #include "daemon/notifier.h"
 

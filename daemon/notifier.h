@@ -1,6 +1,6 @@
 /*
- * What the service manager hears: READY, STATUS, STOPPING, and WATCHDOG while every thread lives. Without one, all of it does
- * nothing. The loop owns it.
+ * What the service manager hears: READY, STATUS, STOPPING, and WATCHDOG while every thread lives. Without one, all of
+ * it does nothing. The loop owns it.
  */
 #ifndef FSDPD_NOTIFIER_H
 #define FSDPD_NOTIFIER_H

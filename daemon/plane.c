@@ -9,8 +9,8 @@
 #include <stdlib.h>
 
 #define PLANE_URL_MAX (CONFIG_ENDPOINT_MAX + 8)
-/* Messages that one queue holds. Credits bound what is in flight (a window of chunks a model, at most 4096 of them), so a full queue
- * means a peer that does not read. */
+/* Messages that one queue holds. Credits bound what is in flight (a window of chunks a model, at most 4096 of them), so
+ * a full queue means a peer that does not read. */
 #define PLANE_CONTROL_QUEUE 16384
 #define PLANE_BULK_QUEUE 65536
 

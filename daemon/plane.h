@@ -1,6 +1,7 @@
 /*
- * One plane of this node over ZeroMQ: an I/O context of its own, and the transport on it. Who listens is said after it was made, since
- * listeners (the group, the engine) are made from the transport. Owned by one thread at a time; may be made in another.
+ * One plane of this node over ZeroMQ: an I/O context of its own, and the transport on it. Who listens is said after it
+ * was made, since listeners (the group, the engine) are made from the transport. Owned by one thread at a time; may be
+ * made in another.
  */
 #ifndef FSDPD_PLANE_H
 #define FSDPD_PLANE_H

@@ -1,6 +1,6 @@
 /*
- * Listening sockets, inherited or made. Owns the descriptors until they are taken, and the paths of those that it made: removed at
- * the end, unless something else lies there by then.
+ * Listening sockets, inherited or made. Owns the descriptors until they are taken, and the paths of those that it made:
+ * removed at the end, unless something else lies there by then.
  */
 #include "daemon/sockets.h"
 

@@ -1,6 +1,6 @@
 /*
- * The daemon's listening sockets: those that whoever started it hands over (a service manager's socket units, fsdp-run), by name, and else
- * its own at the paths of the configuration. Made before any thread starts.
+ * The daemon's listening sockets: those that whoever started it hands over (a service manager's socket units,
+ * fsdp-run), by name, and else its own at the paths of the configuration. Made before any thread starts.
  */
 #ifndef FSDPD_SOCKETS_H
 #define FSDPD_SOCKETS_H

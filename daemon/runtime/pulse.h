@@ -1,6 +1,6 @@
 /*
- * A thread's pulse: how a watchdog in another thread sees that it lives. The thread beats with every piece of work, and says when it is
- * parked, that is, waits for some.
+ * A thread's pulse: how a watchdog in another thread sees that it lives. The thread beats with every piece of work, and
+ * says when it is parked, that is, waits for some.
  */
 #ifndef FSDPD_RUNTIME_PULSE_H
 #define FSDPD_RUNTIME_PULSE_H

@@ -1,10 +1,10 @@
 /*
- * Connections. Owns the socket, the pidfd of the process that made it, their event sources, and the queue of records that wait. A
- * forked child (a data loader, say) keeps a dead worker's socket open, so the pidfd is what tells of its death; hang-up is what is left
- * where the process is not visible (another pid namespace).
+ * Connections. Owns the socket, the pidfd of the process that made it, their event sources, and the queue of records
+ * that wait. A forked child (a data loader, say) keeps a dead worker's socket open, so the pidfd is what tells of its
+ * death; hang-up is what is left where the process is not visible (another pid namespace).
  *
- * Nothing ends inside a call: connection_break only arms a source that tells the owner when the loop comes round, so that an owner
- * may send from anywhere without being freed under its own feet.
+ * Nothing ends inside a call: connection_break only arms a source that tells the owner when the loop comes round, so
+ * that an owner may send from anywhere without being freed under its own feet.
  */
 #include "daemon/serve/connection.h"
 

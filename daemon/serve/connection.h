@@ -1,7 +1,7 @@
 /*
- * One accepted local connection, a worker's or an operator's: receives records, sends records with descriptors, holds back what a
- * slow reader has not taken yet, up to a limit, and tells when the other side is gone. What the records mean is its owner's
- * business. One thread (the loop) owns it.
+ * One accepted local connection, a worker's or an operator's: receives records, sends records with descriptors, holds
+ * back what a slow reader has not taken yet, up to a limit, and tells when the other side is gone. What the records
+ * mean is its owner's business. One thread (the loop) owns it.
  */
 #ifndef FSDPD_SERVE_CONNECTION_H
 #define FSDPD_SERVE_CONNECTION_H
@@ -29,7 +29,8 @@ struct connection_owner {
 	void (*record)(void *context, const void *data, size_t size);
 	/* Everything that was sent has been taken. NULL: nobody wants to know. */
 	void (*drained)(void *context);
-	/* Over; the owner frees the connection, here or later. Called once, from the loop, never from inside a call below. */
+	/* Over; the owner frees the connection, here or later. Called once, from the loop, never from inside a call
+	 * below. */
 	void (*ended)(void *context, enum connection_end end);
 };
 

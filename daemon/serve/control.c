@@ -1,6 +1,6 @@
 /*
- * Control commands. One connection has one question at a time: while it is answered, nothing more is read from it. One table says
- * what each command needs and what its rows are; which row comes next is all that a connection keeps.
+ * Control commands. One connection has one question at a time: while it is answered, nothing more is read from it. One
+ * table says what each command needs and what its rows are; which row comes next is all that a connection keeps.
  */
 #include "daemon/serve/control.h"
 

@@ -1,6 +1,6 @@
 /*
- * The control socket: an operator's questions and commands. Long answers go in parts, each made when the last one was taken, so that a
- * slow reader costs nothing. Private to this folder; the loop owns it.
+ * The control socket: an operator's questions and commands. Long answers go in parts, each made when the last one was
+ * taken, so that a slow reader costs nothing. Private to this folder; the loop owns it.
  */
 #ifndef FSDPD_SERVE_CONTROL_H
 #define FSDPD_SERVE_CONTROL_H

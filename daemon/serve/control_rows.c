@@ -1,6 +1,6 @@
 /*
- * The rows of the control socket's answers, copied from what the group, the engine's counters and the sessions say at the moment. Owns the
- * lists until control_rows_fini.
+ * The rows of the control socket's answers, copied from what the group, the engine's counters and the sessions say at
+ * the moment. Owns the lists until control_rows_fini.
  */
 #include "daemon/serve/control_rows.h"
 

@@ -1,7 +1,7 @@
 /*
- * What the control socket's questions are answered with: each function fills one message with at most `most` rows from `position` on,
- * sets `more` where there are others, and `next` to where they begin. 0, -ENOMEM, or FSDP_E_NOT_FOUND with a text in the
- * message. Private to this folder; the loop asks.
+ * What the control socket's questions are answered with: each function fills one message with at most `most` rows from
+ * `position` on, sets `more` where there are others, and `next` to where they begin. 0, -ENOMEM, or FSDP_E_NOT_FOUND
+ * with a text in the message. Private to this folder; the loop asks.
  */
 #ifndef FSDPD_SERVE_CONTROL_ROWS_H
 #define FSDPD_SERVE_CONTROL_ROWS_H

@@ -1,6 +1,6 @@
 /*
- * Listening sockets. Owns an event source; the descriptor belongs to who made it. When descriptors run out it rests until the next
- * tick: a connection that waits keeps the socket readable, and the loop would spin.
+ * Listening sockets. Owns an event source; the descriptor belongs to who made it. When descriptors run out it rests
+ * until the next tick: a connection that waits keeps the socket readable, and the loop would spin.
  */
 #include "daemon/serve/listener.h"
 

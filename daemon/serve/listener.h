@@ -10,9 +10,9 @@
 
 struct listener;
 
-/* Binds and listens at path (at most 107 bytes). A socket there that nobody listens on is replaced. mode: of the socket's inode.
- * Before any thread starts: the process's umask changes for a moment. 0; -EADDRINUSE: somebody listens there; -EEXIST: what is there is no
- * socket; other -errno. */
+/* Binds and listens at path (at most 107 bytes). A socket there that nobody listens on is replaced. mode: of the
+ * socket's inode. Before any thread starts: the process's umask changes for a moment. 0; -EADDRINUSE: somebody listens
+ * there; -EEXIST: what is there is no socket; other -errno. */
 int listener_bind(const char *path, mode_t mode, int *ret_fd);
 
 /* 0 where fd is a listening Unix socket of records, else -EINVAL. Sets what accept needs. */

@@ -15,7 +15,8 @@
 
 void phase_describe(const struct group *group, uint32_t rank, uint32_t world_size, char ret_text[PHASE_TEXT_MAX + 1]);
 
-/* Ranks that are not joined (absent, suspected, gone), this one apart: how many, and the first ones as "rank 3, rank 7". */
+/* Ranks that are not joined (absent, suspected, gone), this one apart: how many, and the first ones as "rank 3, rank
+ * 7". */
 uint32_t phase_missing(const struct group *group, uint32_t rank, uint32_t world_size, char *ret_text, size_t size);
 bool phase_is_degraded(const struct group *group, uint32_t rank, uint32_t world_size);
 

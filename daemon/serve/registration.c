@@ -1,6 +1,6 @@
 /*
- * Registrations. Owns the manifest under construction and, while a unit comes in parts, a manifest of that unit alone, in which its
- * parameters are checked; the whole unit is copied when its last part was good.
+ * Registrations. Owns the manifest under construction and, while a unit comes in parts, a manifest of that unit alone,
+ * in which its parameters are checked; the whole unit is copied when its last part was good.
  */
 #include "daemon/serve/registration.h"
 

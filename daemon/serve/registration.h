@@ -1,6 +1,7 @@
 /*
- * A model that a worker is describing: options, then units, each in one or more parts. Builds the manifest. A unit is taken whole
- * or not at all: what is wrong with a part leaves the model as it was before the unit began. Pure; the loop owns it.
+ * A model that a worker is describing: options, then units, each in one or more parts. Builds the manifest. A unit is
+ * taken whole or not at all: what is wrong with a part leaves the model as it was before the unit began. Pure; the loop
+ * owns it.
  */
 #ifndef FSDPD_SERVE_REGISTRATION_H
 #define FSDPD_SERVE_REGISTRATION_H

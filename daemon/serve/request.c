@@ -1,6 +1,6 @@
 /*
- * The requests of workers: one table says what each is called, what it needs and who does it. A request that waits is in its
- * session's list with its call in the group; whatever ends it, it is answered once, with its own number.
+ * The requests of workers: one table says what each is called, what it needs and who does it. A request that waits is
+ * in its session's list with its call in the group; whatever ends it, it is answered once, with its own number.
  */
 #include "daemon/serve/session.h"
 

@@ -1,10 +1,10 @@
 /*
- * Seals. What takes long (hashing the manifest, computing the plan, touching every page of six arenas) is a job in exec; the loop goes on
- * meanwhile, and the worker may go away. Then the group agrees with the other ranks, and the worker gets descriptors of the arenas, read-only
- * where it has nothing to write.
+ * Seals. What takes long (hashing the manifest, computing the plan, touching every page of six arenas) is a job in
+ * exec; the loop goes on meanwhile, and the worker may go away. Then the group agrees with the other ranks, and the
+ * worker gets descriptors of the arenas, read-only where it has nothing to write.
  *
- * A rank that cannot seal (no memory, a dtype that is not supported) still goes to the group, which tells every rank why; where the
- * manifests differ, the difference is the answer.
+ * A rank that cannot seal (no memory, a dtype that is not supported) still goes to the group, which tells every rank
+ * why; where the manifests differ, the difference is the answer.
  */
 #include "daemon/serve/seal.h"
 

@@ -1,6 +1,6 @@
 /*
- * A seal on its way: the manifest is sealed and memory taken in exec, then the group is asked, then the worker is told where
- * everything lies. Private to this folder; the loop owns it.
+ * A seal on its way: the manifest is sealed and memory taken in exec, then the group is asked, then the worker is told
+ * where everything lies. Private to this folder; the loop owns it.
  */
 #ifndef FSDPD_SERVE_SEAL_H
 #define FSDPD_SERVE_SEAL_H
@@ -14,8 +14,8 @@ struct plan_sizes;
 
 #define SEAL_POOL_AUTO_MAX (64ull << 20) /* a pool that the daemon chooses holds a whole model up to this */
 
-/* The size of a pool: budget (0: auto) for a model of `sizes`, where auto is `largest` times the largest unit or the whole model up to
- * SEAL_POOL_AUTO_MAX. 0; FSDP_E_BUDGET: the largest unit does not fit; FSDP_E_OVERFLOW. */
+/* The size of a pool: budget (0: auto) for a model of `sizes`, where auto is `largest` times the largest unit or the
+ * whole model up to SEAL_POOL_AUTO_MAX. 0; FSDP_E_BUDGET: the largest unit does not fit; FSDP_E_OVERFLOW. */
 int seal_pool_bytes(const struct plan_sizes *sizes, uint64_t budget, unsigned largest, uint64_t *ret_bytes);
 
 /* Begins to seal request->opened, and answers the request when that is over. */

@@ -1,6 +1,6 @@
 /*
- * The two local sockets: their listeners, the sessions with workers, the operators' connections. Owns all of them; borrows the group, the
- * executor and the listening descriptors. Runs in the loop.
+ * The two local sockets: their listeners, the sessions with workers, the operators' connections. Owns all of them;
+ * borrows the group, the executor and the listening descriptors. Runs in the loop.
  */
 #include "daemon/serve/serve_state.h"
 

@@ -1,6 +1,6 @@
 /*
- * What this node's daemon says to others on the same machine: sessions with workers on the client socket, an operator's questions and
- * commands on the control socket. Runs in the loop; nothing here blocks or touches bulk data.
+ * What this node's daemon says to others on the same machine: sessions with workers on the client socket, an operator's
+ * questions and commands on the control socket. Runs in the loop; nothing here blocks or touches bulk data.
  */
 #ifndef FSDPD_SERVE_SERVE_H
 #define FSDPD_SERVE_SERVE_H
@@ -31,11 +31,12 @@ struct serve_config {
 };
 
 int serve_new(const struct serve_config *config, struct serve **ret_serve);
-/* Ends every connection and detaches every worker. No seal may be in exec (serve_is_idle). Before the group is freed. Takes NULL. */
+/* Ends every connection and detaches every worker. No seal may be in exec (serve_is_idle). Before the group is freed.
+ * Takes NULL. */
 void serve_free(struct serve *serve);
 
-/* The daemon leaves: accepts no more workers, answers what waits and what comes with FSDP_E_STOPPED, detaches every worker. The control
- * socket goes on. */
+/* The daemon leaves: accepts no more workers, answers what waits and what comes with FSDP_E_STOPPED, detaches every
+ * worker. The control socket goes on. */
 void serve_stop(struct serve *serve);
 bool serve_is_idle(const struct serve *serve); /* no job of ours is in exec */
 

@@ -1,6 +1,6 @@
 /*
- * Workers' sessions. Each owns its connection, the models that it opened and the requests that wait. When the process dies, or the
- * connection ends, what waits is cancelled and every model is detached from; the models themselves stay.
+ * Workers' sessions. Each owns its connection, the models that it opened and the requests that wait. When the process
+ * dies, or the connection ends, what waits is cancelled and every model is detached from; the models themselves stay.
  */
 #include "daemon/serve/session.h"
 

@@ -1,6 +1,6 @@
 /*
- * A worker's connection: the models that it opened, by handle, and its requests that wait. What each request does is in request.c;
- * a seal, which takes several steps, in seal.c. One thread (the loop) owns it. Private to this folder.
+ * A worker's connection: the models that it opened, by handle, and its requests that wait. What each request does is in
+ * request.c; a seal, which takes several steps, in seal.c. One thread (the loop) owns it. Private to this folder.
  */
 #ifndef FSDPD_SERVE_SESSION_H
 #define FSDPD_SERVE_SESSION_H
@@ -75,8 +75,8 @@ void session_stop(struct session *session);
 struct opened *session_find(struct session *session, uint32_t handle); /* or NULL */
 int session_open(struct session *session, const struct worker_message *message, struct opened **ret_opened, char *text,
 		 size_t text_size);
-/* Every other request of the model is answered with code; then the model is no longer the session's, and freed. Gives its worker, which
- * the caller ends, or NULL. */
+/* Every other request of the model is answered with code; then the model is no longer the session's, and freed. Gives
+ * its worker, which the caller ends, or NULL. */
 struct worker *session_close(struct opened *opened, const struct request *except, int code, const char *text);
 /* Detaches workers whose seal failed. Not from inside the group. */
 void session_retire(struct session *session);

@@ -1,6 +1,6 @@
 /*
- * Texts that leave the daemon: whatever they are made of, the codecs take them. A byte that is no text becomes `?`, and what is
- * cut is cut between characters. Pure.
+ * Texts that leave the daemon: whatever they are made of, the codecs take them. A byte that is no text becomes `?`, and
+ * what is cut is cut between characters. Pure.
  */
 #ifndef FSDPD_SERVE_TEXT_H
 #define FSDPD_SERVE_TEXT_H
