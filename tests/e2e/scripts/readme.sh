@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# The minimal trainer in README.md is short, compiles without a warning, and trains on two nodes.
+. "$(dirname "$0")/check.bash"
+
+readme=$FSDP_TEST_SOURCE/README.md
+program=$folder/readme.c
+read -r -a flags <<<"${FSDP_TEST_CFLAGS:-}"
+
+if [ ! -e "$readme" ]; then
+  echo "there is no README.md yet"
+  echo "0 passed, 0 failed, 1 skipped"
+  exit 0
+fi
+
+# The first block marked as C that has a main.
+awk '/^```c$/ { inside = 1; text = ""; next }
+  inside && /^```$/ { inside = 0; if (text ~ /int main/) { printf "%s", text; exit } }
+  inside { text = text $0 "\n" }' "$readme" >"$program"
+
+check "README.md has a trainer" test -s "$program"
+check "it is short ($(wc -l <"$program") lines)" test "$(wc -l <"$program")" -le 34
+check "it compiles without a warning" "${FSDP_TEST_CC:-cc}" -Wall -Wextra -Werror ${flags[@]+"${flags[@]}"} \
+  "-I$FSDP_TEST_SOURCE/include" "$program" -o "$folder/readme" "-L${FSDP_TEST_LIBRARY%/*}" -lfsdp-client -lm \
+  "-Wl,-rpath,${FSDP_TEST_LIBRARY%/*}"
+check "it trains on two nodes" gives 0 "$fsdp_run" --daemon "$fsdpd" --nodes 2 -- "$folder/readme"
+check "both ranks say something" answers "[0] " "[1] "
+
+finish
