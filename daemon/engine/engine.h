@@ -21,17 +21,21 @@ struct engine_counters {
 	_Atomic uint64_t gathers, gather_bytes; /* units gathered; payload bytes read from peers */
 	_Atomic uint64_t served_bytes;          /* payload bytes sent to readers */
 	_Atomic uint64_t reductions, pushed_bytes, added_bytes;
-	_Atomic uint64_t duplicates, stale_attempts, stale_reads; /* dropped: arrived twice; of an older attempt; answers "stale" */
+	_Atomic uint64_t duplicates, stale_attempts,
+		stale_reads; /* dropped: arrived twice; of an older attempt; answers "stale" */
 	_Atomic uint64_t resent_bytes;
-	_Atomic uint64_t violations; /* a peer sent more than its credit or a range that is not ours: its link was refused */
+	_Atomic uint64_t
+		violations; /* a peer sent more than its credit or a range that is not ours: its link was refused */
 };
 
 struct engine_config {
 	uint32_t rank, world_size;
 	const char *cluster;
 	uint64_t incarnation;
-	uint64_t chunk_bytes;   /* 4 KiB to 1 MiB; what is used is at most window_bytes / (2 * world_size), at least 4 KiB */
-	uint64_t window_bytes;  /* a source and model: bytes of pushes, and of one read's chunks per owner, that may be outstanding */
+	uint64_t
+		chunk_bytes; /* 4 KiB to 1 MiB; what is used is at most window_bytes / (2 * world_size), at least 4 KiB */
+	uint64_t
+		window_bytes; /* a source and model: bytes of pushes, and of one read's chunks per owner, that may be outstanding */
 	uint64_t read_drain_ms; /* a step waits for reads in progress so long, then resets their links */
 	struct transport *transport;
 	struct executor *executor;
@@ -52,7 +56,7 @@ const struct transport_events *engine_transport_events(void);
 void *engine_transport_context(struct engine *engine);
 
 void engine_command(struct engine *engine, struct command *command); /* takes it */
-void engine_run(struct engine *engine); /* after wake: looks at what waits for buffers */
+void engine_run(struct engine *engine);                              /* after wake: looks at what waits for buffers */
 void engine_tick(struct engine *engine, uint64_t now_ms);            /* every heartbeat interval or more often */
 
 /* Drops every model; after that engine_is_idle says when no job runs and no buffer is out. */
