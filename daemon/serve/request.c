@@ -223,7 +223,7 @@ static void serve_seal(struct request *request, const struct worker_message *mes
 		return;
 	}
 	opened_retire(opened);
-	seal_start(request);
+	seal_begin(request);
 }
 
 /* ---- What is there ---- */

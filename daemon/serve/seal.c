@@ -342,7 +342,7 @@ static void handle_job_done(struct job *job)
 	attach(seal);
 }
 
-void seal_start(struct request *request)
+void seal_begin(struct request *request)
 {
 	struct opened *opened = request->opened;
 	struct serve *serve = request->session->serve;

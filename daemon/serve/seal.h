@@ -19,7 +19,7 @@ struct plan_sizes;
 int seal_pool_bytes(const struct plan_sizes *sizes, uint64_t budget, unsigned largest, uint64_t *ret_bytes);
 
 /* Begins to seal request->opened, and answers the request when that is over. */
-void seal_start(struct request *request);
+void seal_begin(struct request *request);
 /* The request is gone: what is left of the seal ends by itself. */
 void seal_abandon(struct seal *seal);
 
