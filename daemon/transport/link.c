@@ -68,6 +68,8 @@ static const struct link_rule {
 	[PEER_DROP] = { .control = true },
 	[PEER_DROP_REFUSED] = { .control = true },
 	[PEER_WAITING] = { .control = true },
+	[PEER_LOST] = { .control = true },
+	[PEER_WITHDRAW] = { .control = true },
 	[PEER_READ] = { .bulk = true },
 	[PEER_CHUNK] = { .bulk = true, .payload = PAYLOAD_WHOLE },
 	[PEER_STALE] = { .bulk = true },
@@ -125,11 +127,11 @@ static int send_on_link(struct links *links, uint32_t rank, struct peer_message 
 		return rc;
 	rc = links->transport->send(links->transport, rank, header, size, payload);
 	free(header);
-	if (rc < 0)
-		return rc;
-	count(&links->counters->messages_out, 1);
-	count(&links->counters->bytes_out, size + (payload.buffer ? payload.size : 0));
-	return 0;
+	if (rc == 0) {
+		count(&links->counters->messages_out, 1);
+		count(&links->counters->bytes_out, size + (payload.buffer ? payload.size : 0));
+	}
+	return rc;
 }
 
 /* A HELLO that does not go out now goes out with the next tick. */
@@ -301,13 +303,12 @@ static void on_message(void *context, transport_connection connection, const voi
 	count(&links->counters->messages_in, 1);
 	count(&links->counters->bytes_in, header_size + (payload ? buffer_size(payload) : 0));
 	int rc = peer_message_read(header, header_size, &message);
-	if (rc == -ENOMEM) {
-		/* In one life of a link nothing may be lost: let its peer make a new one and say it again. */
-		end_connection(links, connection);
-		return;
-	}
 	if (rc < 0) {
-		end_malformed(links, connection);
+		if (rc ==
+		    -ENOMEM) /* in one life of a link nothing may be lost: its peer makes a new one and says it again */
+			end_connection(links, connection);
+		else
+			end_malformed(links, connection);
 		return;
 	}
 	if (message.op == PEER_HELLO)
@@ -480,9 +481,7 @@ int links_send(struct links *links, uint32_t rank, struct peer_message *message,
 	assert(rank < links->self.world_size && rank != links->self.rank);
 	assert(rule_allows(links, message->op));
 	assert(payload_fits(message, payload.buffer != NULL, payload.size));
-	if (links->peers[rank].state != LINK_UP)
-		return -ENOTCONN;
-	if (links->generation == 0 && !RULES[message->op].any_generation)
+	if (links->peers[rank].state != LINK_UP || (links->generation == 0 && !RULES[message->op].any_generation))
 		return -ENOTCONN;
 	return send_on_link(links, rank, message, payload);
 }
