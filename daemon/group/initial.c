@@ -1,0 +1,401 @@
+/*
+ * Initial values: every rank loads its own copy, and version 1 is published when all have the same checksums. Both parts, the ranks'
+ * and the coordinator's, which compares. Owns the units' sums, offers and troubles. The loop thread runs it.
+ */
+#include "daemon/group/model.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <xxhash.h>
+
+#include "daemon/runtime/planted.h"
+#include "fsdp/error.h"
+
+#define TO(state) (1u << (state))
+static const unsigned UNIT_MOVES[] = {
+	[UNIT_EMPTY] = TO(UNIT_LOADING),
+	[UNIT_LOADING] = TO(UNIT_LOADED),
+	[UNIT_LOADED] = TO(UNIT_VERIFIED) | TO(UNIT_EMPTY),
+	[UNIT_VERIFIED] = 0,
+};
+
+static void unit_move(struct unit *unit, enum unit_state state)
+{
+	assert(UNIT_MOVES[unit->state] & TO(state));
+	unit->state = state;
+}
+
+static uint32_t param_count(const struct model *model, uint32_t unit)
+{
+	return manifest_unit(model->manifest, unit)->param_count;
+}
+
+static const char *param_name(const struct model *model, uint32_t unit, uint32_t param)
+{
+	return manifest_unit(model->manifest, unit)->params[param].name;
+}
+
+static uint64_t sums_hash(const struct model *model, uint32_t unit)
+{
+	return XXH3_64bits(model->units[unit].sums, param_count(model, unit) * sizeof(uint64_t));
+}
+
+/* ---- This rank ---- */
+
+static void trouble_clear(struct model *model, struct unit *unit)
+{
+	if (!unit->trouble)
+		return;
+	free(unit->trouble);
+	unit->trouble = NULL;
+	model->troubled--;
+}
+
+void worker_load(struct worker *worker, uint32_t registered, uint64_t slot, struct call *call)
+{
+	struct group *group = worker->group;
+	char text[CALL_TEXT_MAX];
+	uint32_t index = 0;
+
+	group_enter(group);
+	call_init(call, CALL_LOAD, worker, 0);
+	int code = worker_check_unit(worker, registered, text, &index);
+	struct model *model = worker->model;
+	struct unit *unit = code == 0 ? &model->units[index] : NULL;
+	if (code < 0) {
+		call_fail(group, call, code, "%s", text);
+	} else if (unit->state == UNIT_VERIFIED) {
+		call_fail(group, call, FSDP_E_STATE,
+			  "unit \"%s\" is at version %" PRIu64 ": only version 0 can be loaded",
+			  model_unit_name(model, index), unit->version);
+	} else if (!unit->grad || unit->grad->slot != slot) {
+		call_fail(group, call, FSDP_E_INVALID,
+			  "unit \"%s\": %" PRIu64 " is not the gradient slot that this worker has of it",
+			  model_unit_name(model, index), slot);
+	} else {
+		struct grad *grad = unit->grad;
+		struct command *command = command_new(COMMAND_LOAD);
+		unit->grad = NULL;
+		grad->state = GRAD_LOADING;
+		grad->compare = unit->state != UNIT_EMPTY;
+		grad->round = unit->round;
+		trouble_clear(model, unit);
+		if (unit->state == UNIT_EMPTY)
+			unit_move(unit, UNIT_LOADING);
+		command->model = model->number;
+		command->unit = index;
+		command->slot = slot;
+		command->compare = grad->compare;
+		call->unit = index;
+		call->token = slot;
+		call_wait(group, call);
+		group_command(group, command);
+	}
+	group_leave(group);
+}
+
+static void ask(struct model *model, uint32_t index)
+{
+	const struct unit *unit = &model->units[index];
+	uint32_t count = param_count(model, index);
+	struct peer_message message;
+	uint32_t offset = 0;
+
+	do {
+		uint32_t part = count - offset < PEER_SUMS_MAX ? count - offset : PEER_SUMS_MAX;
+		group_message_init(&message, PEER_LOADED);
+		message.model = model->number;
+		message.unit = index;
+		message.attempt = unit->round;
+		message.offset = offset;
+		message.length = count;
+		message.sums = unit->sums + offset;
+		message.sum_count = part;
+		offset += part;
+		group_send(model->group, GROUP_COORDINATOR, &message);
+	} while (offset < count && unit->state == UNIT_LOADED);
+}
+
+void initial_repeat(struct model *model)
+{
+	if (model->state != MODEL_LOADING || model->verified == model->unit_count)
+		return;
+	for (uint32_t i = 0; i < model->unit_count && model->state == MODEL_LOADING; i++)
+		if (model->units[i].state == UNIT_LOADED)
+			ask(model, i);
+}
+
+static void verified(struct model *model, uint32_t index)
+{
+	struct unit *unit = &model->units[index];
+	struct command *command = command_new(COMMAND_PUBLISH);
+
+	unit_move(unit, UNIT_VERIFIED);
+	unit->version = unit->shard_version = 1;
+	command->model = model->number;
+	command->unit = index;
+	command->version = 1;
+	group_command(model->group, command);
+	if (++model->verified == model->unit_count)
+		model_move(model, MODEL_READY);
+	gather_pump(model);
+	step_try_vote(model);
+}
+
+static void fail_unshards(struct model *model, uint32_t index, int code, const char *text)
+{
+	struct group *group = model->group;
+	for (struct call *call = group->calls, *next; call; call = next) {
+		next = call->next;
+		if (call->kind == CALL_UNSHARD && call->worker->model == model && call->unit == index)
+			call_fail(group, call, code, "%s", text);
+	}
+}
+
+static void differs(struct model *model, uint32_t index, int code, const char *text)
+{
+	struct unit *unit = &model->units[index];
+
+	unit_move(unit, UNIT_EMPTY);
+	unit->round++;
+	if (!unit->trouble)
+		model->troubled++;
+	free(unit->trouble);
+	unit->trouble = group_duplicate(text);
+	group_notice(model->group, NOTICE_MODEL_REFUSED, model, model_unit_name(model, index), -1, "%s", text);
+	fail_unshards(model, index, code, text);
+	if (model->phase != STEP_VOTED)
+		call_fail_all(model->group, model, CALL_BIT(CALL_STEP), code, text);
+}
+
+/* ---- The engine has loaded ---- */
+
+static struct call *load_call(const struct model *model, uint64_t slot)
+{
+	for (struct call *call = model->group->calls; call; call = call->next)
+		if (call->kind == CALL_LOAD && call->worker->model == model && call->token == slot)
+			return call;
+	return NULL;
+}
+
+static void answer_compared(struct model *model, uint32_t index, uint32_t round, const uint64_t *sums,
+			    struct call *call)
+{
+	const struct unit *unit = &model->units[index];
+	struct group *group = model->group;
+	uint32_t count = param_count(model, index), i = 0;
+
+	if (round != unit->round) {
+		call_fail(group, call, FSDP_E_MISMATCH, "%s",
+			  unit->trouble ? unit->trouble : "the ranks had loaded different values: load the unit again");
+		return;
+	}
+	while (i < count && unit->sums[i] == sums[i])
+		i++;
+	if (i == count)
+		call_succeed(group, call);
+	else
+		call_fail(group, call, FSDP_E_MISMATCH,
+			  "unit \"%s\" parameter \"%s\": this rank loaded values with checksum 0x%016" PRIx64
+			  " before, and 0x%016" PRIx64 " now: load the same values",
+			  model_unit_name(model, index), param_name(model, index, i), unit->sums[i], sums[i]);
+}
+
+void initial_loaded(struct model *model, struct report *report)
+{
+	struct grad *grad = gradient_find(model, report->slot);
+
+	if (!grad || grad->state != GRAD_LOADING)
+		return;
+	uint32_t index = grad->unit;
+	struct unit *unit = &model->units[index];
+	bool compare = grad->compare;
+	uint32_t round = grad->round;
+	struct call *call = load_call(model, report->slot);
+	assert(report->sum_count == param_count(model, index));
+	gradient_give(model, grad);
+	if (compare) {
+		if (call)
+			answer_compared(model, index, round, report->sums, call);
+	} else {
+		free(unit->sums);
+		unit->sums = report->sums ? report->sums : group_allocate(1, sizeof(*unit->sums));
+		report->sums = NULL;
+		unit_move(unit, UNIT_LOADED);
+		if (call)
+			call_succeed(model->group, call);
+		if (model_is_live(model) && model->group->generation != 0)
+			ask(model, index);
+		if (PLANTED(PLANTED_UNVERIFIED) && unit->state == UNIT_LOADED)
+			verified(model, index);
+	}
+	gradient_pump(model);
+}
+
+void initial_hear_verified(struct group *group, uint32_t rank, const struct peer_message *message,
+			   struct buffer *payload)
+{
+	struct model *model = model_find(group, message->model);
+	(void)rank;
+	(void)payload;
+
+	if (!model || !model_is_live(model) || message->unit >= model->unit_count)
+		return;
+	const struct unit *unit = &model->units[message->unit];
+	if (unit->state != UNIT_LOADED || message->attempt != unit->round)
+		return;
+	if (message->code < 0)
+		differs(model, message->unit, message->code, message->text);
+	else if (message->sum == sums_hash(model, message->unit))
+		verified(model, message->unit);
+}
+
+/* ---- The coordinator ---- */
+
+void initial_offers_free(struct model *model, struct unit *unit)
+{
+	for (uint32_t rank = 0; unit->offers && rank < model->group->config.world_size; rank++)
+		free(unit->offers[rank].sums);
+	free(unit->offers);
+	unit->offers = NULL;
+}
+
+void initial_lacking(const struct model *model, uint32_t index, struct rank_list *ranks)
+{
+	const struct unit *unit = &model->units[index];
+	for (uint32_t rank = 0; rank < model->group->config.world_size; rank++)
+		if (!unit->offers || !unit->offers[rank].whole)
+			rank_list_add(ranks, rank);
+}
+
+static void say_verified(struct model *model, uint32_t index, uint32_t round, int code, uint64_t sum, const char *text,
+			 int64_t rank)
+{
+	struct peer_message message;
+
+	group_message_init(&message, PEER_VERIFIED);
+	group_message_text(&message, text);
+	message.model = model->number;
+	message.unit = index;
+	message.attempt = round;
+	message.code = code;
+	message.sum = sum;
+	if (rank >= 0)
+		group_send(model->group, (uint32_t)rank, &message);
+	else
+		group_tell_others(model->group, &message);
+}
+
+static void say_waiting(struct model *model, uint32_t index, uint32_t rank)
+{
+	struct rank_list ranks = { 0 };
+	uint64_t sums[RANK_LIST_MAX];
+	struct peer_message message;
+
+	initial_lacking(model, index, &ranks);
+	group_message_init(&message, PEER_WAITING);
+	group_message_name(&message, model->name);
+	message.model = model->number;
+	message.unit = index;
+	message.awaited = PEER_LOADED;
+	for (uint32_t i = 0; i < ranks.count; i++)
+		sums[i] = ranks.ranks[i];
+	message.sums = sums;
+	message.sum_count = ranks.count;
+	group_send(model->group, rank, &message);
+}
+
+/* The first parameter, in their order, that two ranks differ in. */
+static bool find_difference(const struct model *model, uint32_t index, char *text, size_t size)
+{
+	const struct offer *offers = model->units[index].offers;
+	uint32_t count = param_count(model, index);
+
+	for (uint32_t i = 0; i < count; i++)
+		for (uint32_t rank = 1; rank < model->group->config.world_size; rank++) {
+			if (offers[rank].sums[i] == offers[0].sums[i])
+				continue;
+			snprintf(text, size,
+				 "unit \"%s\" parameter \"%s\": rank 0 loaded values with checksum 0x%016" PRIx64
+				 ", rank %" PRIu32 " 0x%016" PRIx64 ": load the same values on every rank",
+				 model_unit_name(model, index), param_name(model, index, i), offers[0].sums[i], rank,
+				 offers[rank].sums[i]);
+			return true;
+		}
+	return false;
+}
+
+static void judge(struct model *model, uint32_t index)
+{
+	struct unit *unit = &model->units[index];
+	uint32_t self = model->group->config.rank, round = unit->round;
+	char text[PEER_TEXT_MAX + 1] = "";
+
+	int code = find_difference(model, index, text, sizeof(text)) ? FSDP_E_MISMATCH : 0;
+	uint64_t sum = XXH3_64bits(unit->offers[0].sums, param_count(model, index) * sizeof(uint64_t));
+	initial_offers_free(model, unit);
+	free(unit->verdict);
+	unit->verdict = code < 0 ? group_duplicate(text) : NULL;
+	say_verified(model, index, round, code, sum, text, -1);
+	say_verified(model, index, round, code, sum, text, self);
+}
+
+static void answer_again(struct model *model, uint32_t index, uint32_t rank, uint32_t round)
+{
+	const struct unit *unit = &model->units[index];
+
+	if (round == unit->round && unit->state == UNIT_VERIFIED)
+		say_verified(model, index, round, 0, sums_hash(model, index), "", rank);
+	else if (round + 1 == unit->round && unit->verdict)
+		say_verified(model, index, round, FSDP_E_MISMATCH, 0, unit->verdict, rank);
+}
+
+static bool offers_are_whole(const struct model *model, const struct unit *unit)
+{
+	for (uint32_t rank = 0; rank < model->group->config.world_size; rank++)
+		if (!unit->offers[rank].whole)
+			return false;
+	return true;
+}
+
+void initial_hear_loaded(struct group *group, uint32_t rank, const struct peer_message *message, struct buffer *payload)
+{
+	struct model *model = model_find(group, message->model);
+	(void)payload;
+
+	if (!model || !model_is_live(model) || message->unit >= model->unit_count)
+		return;
+	struct unit *unit = &model->units[message->unit];
+	uint32_t count = param_count(model, message->unit);
+	if (message->length != count || message->offset > count || message->sum_count > count - message->offset)
+		return;
+	if (unit->state == UNIT_VERIFIED || message->attempt < unit->round) {
+		answer_again(model, message->unit, rank, message->attempt);
+		return;
+	}
+	if (message->attempt != unit->round)
+		return;
+	if (!unit->offers)
+		unit->offers = group_allocate(group->config.world_size, sizeof(*unit->offers));
+	struct offer *offer = &unit->offers[rank];
+	if (offer->whole) {
+		if (message->offset + message->sum_count == count)
+			say_waiting(model, message->unit, rank);
+		return;
+	}
+	if (message->offset != offer->received)
+		return;
+	if (!offer->sums)
+		offer->sums = group_allocate(count, sizeof(*offer->sums));
+	if (message->sum_count)
+		memcpy(offer->sums + offer->received, message->sums, message->sum_count * sizeof(*offer->sums));
+	offer->received += (uint32_t)message->sum_count;
+	offer->whole = offer->received == count;
+	if (offer->whole && offers_are_whole(model, unit))
+		judge(model, message->unit);
+}

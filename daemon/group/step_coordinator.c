@@ -1,0 +1,269 @@
+/*
+ * Steps, the coordinator's part: counts the votes and decides, once. Also, on every rank, telling a decision again to whoever is
+ * behind. Owns the ballots. The loop thread runs it.
+ */
+#include "daemon/group/model.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/runtime/planted.h"
+#include "fsdp/error.h"
+
+/* ---- Ballots ---- */
+
+void votes_clear(struct model *model)
+{
+	for (uint32_t rank = 0; rank < model->group->config.world_size; rank++) {
+		free(model->ballots[rank].bits);
+		model->ballots[rank] = (struct ballot){ 0 };
+	}
+}
+
+bool votes_any(const struct model *model)
+{
+	for (uint32_t rank = 0; rank < model->group->config.world_size; rank++)
+		if (model->ballots[rank].cast)
+			return true;
+	return false;
+}
+
+void votes_lacking(const struct model *model, struct rank_list *ranks)
+{
+	for (uint32_t rank = 0; rank < model->group->config.world_size; rank++)
+		if (!model->ballots[rank].cast)
+			rank_list_add(ranks, rank);
+}
+
+/* ---- Differences ---- */
+
+static const struct {
+	const char *name;
+	size_t offset;
+} OPTIONS[] = {
+	{ "learning_rate", offsetof(struct optimizer_options, learning_rate) },
+	{ "momentum", offsetof(struct optimizer_options, momentum) },
+	{ "dampening", offsetof(struct optimizer_options, dampening) },
+	{ "weight_decay", offsetof(struct optimizer_options, weight_decay) },
+	{ "beta1", offsetof(struct optimizer_options, beta1) },
+	{ "beta2", offsetof(struct optimizer_options, beta2) },
+	{ "epsilon", offsetof(struct optimizer_options, epsilon) },
+};
+
+/* The shortest digits that name the number. */
+static void number_write(double number, char *text, size_t size)
+{
+	for (int digits = 1; digits <= 17; digits++) {
+		snprintf(text, size, "%.*g", digits, number);
+		if (strtod(text, NULL) == number)
+			return;
+	}
+}
+
+/* Of two votes; true where they differ, and then how. */
+static bool find_difference(const struct model *model, uint32_t a, uint32_t b, char *text, size_t size)
+{
+	static const char *const commits[] = {
+		[COMMIT_OPTIMIZER] = "the optimizer", [COMMIT_STAGING] = "the staging copy"
+	};
+	const struct ballot *first = &model->ballots[a], *second = &model->ballots[b];
+
+	if (first->commit != second->commit) {
+		snprintf(text, size, "step %" PRIu64 ": rank %" PRIu32 " commits %s, rank %" PRIu32 " %s", model->step,
+			 a, commits[first->commit], b, commits[second->commit]);
+		return true;
+	}
+	for (size_t i = 0; i < sizeof(OPTIONS) / sizeof(OPTIONS[0]); i++) {
+		double ours, theirs;
+		char our_text[32], their_text[32];
+		memcpy(&ours, (const char *)&first->options + OPTIONS[i].offset, sizeof(ours));
+		memcpy(&theirs, (const char *)&second->options + OPTIONS[i].offset, sizeof(theirs));
+		if (memcmp(&ours, &theirs, sizeof(ours)) == 0)
+			continue;
+		number_write(ours, our_text, sizeof(our_text));
+		number_write(theirs, their_text, sizeof(their_text));
+		snprintf(text, size, "step %" PRIu64 ": rank %" PRIu32 " passed %s %s, rank %" PRIu32 " %s",
+			 model->step, a, OPTIONS[i].name, our_text, b, their_text);
+		return true;
+	}
+	return false;
+}
+
+/* ---- Deciding ---- */
+
+static void decide(struct model *model, const struct decision *decision)
+{
+	for (uint32_t rank = 0; rank < model->group->config.world_size; rank++)
+		if (rank != model->group->config.rank)
+			step_tell(model, rank, decision);
+	step_decided(model, decision);
+}
+
+void votes_abort(struct model *model, int code, const char *text)
+{
+	struct decision decision = {
+		.step = model->step, .attempt = model->attempt + 1, .outcome = PEER_ABORT_STEP, .code = code
+	};
+
+	assert(group_coordinates(model->group));
+	if (model->attempt == UINT32_MAX)
+		return;
+	snprintf(decision.text, sizeof(decision.text), "%s", text);
+	decide(model, &decision);
+}
+
+static void decide_commit(struct model *model)
+{
+	const struct ballot *own = &model->ballots[model->group->config.rank];
+	uint8_t bits[PEER_BITS_MAX] = { 0 };
+	bool finite = true;
+
+	for (uint32_t rank = 0; rank < model->group->config.world_size; rank++) {
+		const struct ballot *ballot = &model->ballots[rank];
+		if (!ballot->cast) /* only where that bug was planted */
+			continue;
+		if (!own->cast)
+			own = ballot;
+		finite = finite && ballot->finite;
+		for (size_t i = 0; i < model->bits_size; i++)
+			bits[i] = (uint8_t)(bits[i] | ballot->bits[i]);
+	}
+	bool apply = finite || own->commit == COMMIT_STAGING;
+	struct decision decision = { .step = model->step,
+				     .attempt = model->attempt,
+				     .outcome = apply ? PEER_APPLY : PEER_SKIP,
+				     .commit = own->commit,
+				     .options = own->options,
+				     .bits = bits };
+	decide(model, &decision);
+}
+
+static void consider(struct model *model)
+{
+	uint32_t world_size = model->group->config.world_size;
+	uint32_t wanted = PLANTED(PLANTED_DECIDE_EARLY) && world_size > 1 ? world_size - 1 : world_size;
+	uint32_t first = UINT32_MAX, count = 0;
+	char difference[CALL_TEXT_MAX / 2], text[CALL_TEXT_MAX];
+
+	for (uint32_t rank = 0; rank < world_size; rank++) {
+		if (!model->ballots[rank].cast)
+			continue;
+		count++;
+		if (first == UINT32_MAX) {
+			first = rank;
+		} else if (find_difference(model, first, rank, difference, sizeof(difference))) {
+			snprintf(text, sizeof(text), "model \"%s\" %s", model->name, difference);
+			votes_abort(model, FSDP_E_MISMATCH, text);
+			return;
+		}
+	}
+	if (count >= wanted)
+		decide_commit(model);
+}
+
+/* ---- Hearing ---- */
+
+bool votes_catch_up(struct model *model, uint32_t rank, uint64_t step, uint32_t attempt)
+{
+	bool behind = step < model->step || (step == model->step && attempt < model->attempt);
+
+	if (behind && model->committed.known && model->committed.step == step)
+		step_tell(model, rank, &model->committed);
+	else if (behind && model->aborted.known && model->aborted.step == step && step == model->step)
+		step_tell(model, rank, &model->aborted);
+	return behind;
+}
+
+static void say_waiting(struct model *model, uint32_t rank)
+{
+	struct rank_list ranks = { 0 };
+	uint64_t sums[RANK_LIST_MAX];
+	struct peer_message message;
+
+	votes_lacking(model, &ranks);
+	group_message_init(&message, PEER_WAITING);
+	group_message_name(&message, model->name);
+	message.model = model->number;
+	message.step = model->step;
+	message.attempt = model->attempt;
+	message.awaited = PEER_VOTE;
+	for (uint32_t i = 0; i < ranks.count; i++)
+		sums[i] = ranks.ranks[i];
+	message.sums = sums;
+	message.sum_count = ranks.count;
+	group_send(model->group, rank, &message);
+}
+
+void votes_hear_vote(struct group *group, uint32_t rank, const struct peer_message *message, struct buffer *payload)
+{
+	struct model *model = model_find(group, message->model);
+	const struct peer_options *options = &message->options;
+	(void)payload;
+
+	if (!model || !model_is_live(model) || message->commit > COMMIT_STAGING ||
+	    message->bits_size != model->bits_size || votes_catch_up(model, rank, message->step, message->attempt) ||
+	    message->step != model->step || message->attempt != model->attempt)
+		return;
+	struct ballot *ballot = &model->ballots[rank];
+	if (ballot->cast) {
+		say_waiting(model, rank);
+		return;
+	}
+	ballot->cast = true;
+	ballot->finite = message->finite;
+	ballot->commit = (enum step_commit)message->commit;
+	ballot->options = (struct optimizer_options){ .learning_rate = options->learning_rate,
+						      .momentum = options->momentum,
+						      .dampening = options->dampening,
+						      .weight_decay = options->weight_decay,
+						      .beta1 = options->beta1,
+						      .beta2 = options->beta2,
+						      .epsilon = options->epsilon };
+	ballot->bits = group_allocate(model->bits_size, 1);
+	if (model->bits_size)
+		memcpy(ballot->bits, message->bits, model->bits_size);
+	int64_t gone = membership_gone(group);
+	if (gone >= 0)
+		step_peer_gone(model, (uint32_t)gone);
+	else
+		consider(model);
+}
+
+/* The planted bug: a step that was committed is aborted for those who have not heard of it. */
+static void abort_after_commit(struct model *model, const struct peer_message *message)
+{
+	struct decision decision = model->committed;
+
+	decision.outcome = PEER_ABORT_STEP;
+	decision.attempt++;
+	decision.code = FSDP_E_ABORTED;
+	snprintf(decision.text, sizeof(decision.text), "%s", message->text);
+	decide(model, &decision);
+}
+
+void votes_hear_abort(struct group *group, uint32_t rank, const struct peer_message *message, struct buffer *payload)
+{
+	static const int reasons[] = { FSDP_E_TIMEOUT, FSDP_E_MISMATCH, FSDP_E_PEER_LOST, FSDP_E_ABORTED };
+	struct model *model = model_find(group, message->model);
+	int code = FSDP_E_ABORTED;
+	(void)payload;
+
+	if (!model || !model_is_live(model))
+		return;
+	if (PLANTED(PLANTED_ABORT_AFTER_COMMIT) && model->committed.known && model->committed.step == message->step) {
+		abort_after_commit(model, message);
+		return;
+	}
+	if (votes_catch_up(model, rank, message->step, message->attempt) || message->step != model->step ||
+	    message->attempt != model->attempt)
+		return;
+	for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)
+		if (message->code == reasons[i])
+			code = message->code;
+	votes_abort(model, code, message->text);
+}
