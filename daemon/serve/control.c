@@ -201,7 +201,7 @@ static void handle_ended(void *context, enum connection_end end)
 
 	if (end == CONNECTION_MALFORMED)
 		control->serve->malformed++;
-	if (end != CONNECTION_HANG_UP && end != CONNECTION_DEATH)
+	if (end != CONNECTION_HANG_UP && end != CONNECTION_DEATH && serve_may_warn(control->serve))
 		log_event(LOG_LEVEL_WARNING, "an operator's connection was dropped", "uid=%u why=" LOG_QUOTED,
 			  (unsigned)connection_uid(control->connection), connection_end_text(end));
 	control_free(control);

@@ -22,10 +22,24 @@ uint64_t serve_now_ms(const struct serve *serve)
 	return usec / 1000;
 }
 
+bool serve_may_warn(struct serve *serve)
+{
+	uint64_t now_ms = serve_now_ms(serve);
+
+	if (now_ms - serve->warned_ms >= SERVE_WARNINGS_MS) {
+		serve->warned_ms = now_ms;
+		serve->warnings = 0;
+	}
+	if (++serve->warnings == SERVE_WARNINGS_MAX)
+		log_event(LOG_LEVEL_WARNING, "more warnings of this kind are only counted for a while", "");
+	return serve->warnings < SERVE_WARNINGS_MAX;
+}
+
 static void refuse(struct serve *serve, int fd, const char *what, const char *why)
 {
 	serve->refused++;
-	log_event(LOG_LEVEL_WARNING, "a local connection was refused", "socket=%s why=" LOG_QUOTED, what, why);
+	if (serve_may_warn(serve))
+		log_event(LOG_LEVEL_WARNING, "a local connection was refused", "socket=%s why=" LOG_QUOTED, what, why);
 	close(fd);
 }
 

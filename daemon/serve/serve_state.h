@@ -20,9 +20,14 @@ struct serve {
 	bool stopped;
 	/* counters */
 	uint64_t malformed, refused;
+	uint64_t warned_ms, warnings;
 };
 
+#define SERVE_WARNINGS_MAX 20u /* about connections, in SERVE_WARNINGS_MS: who floods us does not flood the log */
+#define SERVE_WARNINGS_MS 10000u
+
 uint64_t serve_now_ms(const struct serve *serve); /* the loop's clock, monotonic */
+bool serve_may_warn(struct serve *serve);         /* counts a warning; false: it is one too many */
 void serve_retire_soon(struct serve *serve);
 
 #endif

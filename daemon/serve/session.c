@@ -41,10 +41,11 @@ static void handle_ended(void *context, enum connection_end end)
 
 	if (end == CONNECTION_MALFORMED)
 		session->serve->malformed++;
-	log_event(fault ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO, "a worker left",
-		  "pid=%d uid=%u models=%u waiting=%u why=" LOG_QUOTED, (int)connection_pid(session->connection),
-		  (unsigned)connection_uid(session->connection), session->opened_count, session->request_count,
-		  connection_end_text(end));
+	if (!fault || serve_may_warn(session->serve))
+		log_event(fault ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO, "a worker left",
+			  "pid=%d uid=%u models=%u waiting=%u why=" LOG_QUOTED,
+			  (int)connection_pid(session->connection), (unsigned)connection_uid(session->connection),
+			  session->opened_count, session->request_count, connection_end_text(end));
 	session_free(session);
 }
 
