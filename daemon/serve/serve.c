@@ -31,7 +31,8 @@ bool serve_may_warn(struct serve *serve)
 		serve->warnings = 0;
 	}
 	if (++serve->warnings == SERVE_WARNINGS_MAX)
-		log_event(LOG_LEVEL_WARNING, "more warnings of this kind are only counted for a while", "");
+		log_event(LOG_LEVEL_WARNING, "more warnings of this kind are only counted for a while", "for_ms=%u",
+			  SERVE_WARNINGS_MS);
 	return serve->warnings < SERVE_WARNINGS_MAX;
 }
 
