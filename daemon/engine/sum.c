@@ -147,7 +147,7 @@ static bool sum_goes_with(const struct unit *unit, struct contribution *c)
 static bool sum_may_wait(const struct unit *unit, struct contribution *c)
 {
 	return c->outgoing && !push_is_hurried(c->outgoing) && !sum_goes_with(unit, c) &&
-	       c->following != unit->model->collect.end;
+	       c->following < unit->model->collect.end;
 }
 
 /* The first contribution of which something can be added: up to *ret_limit, where the one before it is. */
@@ -208,7 +208,7 @@ static bool sum_start_adding(struct unit *unit)
 	for (size_t i = 0; i < sum->source_count; i++)
 		sum->sources[i].contribution->claimed = sum->to;
 	c->following = collect_skip(unit, c->following);
-	if (!c->next && c->following == model->collect.end) {
+	if (!c->next && c->following >= model->collect.end) {
 		sum->finish = sum_finish_of(model, &sum->factor);
 		unit->collect.divided_from = engine_min(unit->collect.divided_from, sum->from);
 	}
@@ -247,7 +247,7 @@ static bool sum_advance(struct unit *unit)
 	struct model *model = unit->model;
 
 	sum_retire(unit);
-	if (collect->first || collect->cursor != model->collect.end)
+	if (collect->first || collect->cursor < model->collect.end)
 		return sum_start_adding(unit);
 	if (sum_start_pass(unit))
 		return true;
