@@ -49,9 +49,12 @@ bool collect_is_absent(const struct unit *unit, uint64_t position)
 
 uint64_t collect_skip(const struct unit *unit, uint64_t position)
 {
-	while (position < unit->model->collect.end && collect_is_absent(unit, position))
+	const uint64_t end = unit->model->collect.end;
+
+	while (position < end && collect_is_absent(unit, position))
 		position++;
-	return position;
+	/* What is beyond a source's last micro-batch is absent, and may be stepped over before the end is known. */
+	return engine_min(position, end);
 }
 
 /* ---- Contributions ---- */

@@ -36,6 +36,7 @@ struct engine_config {
 		chunk_bytes; /* 4 KiB to 1 MiB; what is used is at most window_bytes / (2 * world_size), at least 4 KiB */
 	uint64_t
 		window_bytes; /* a source and model: bytes of pushes, and of one read's chunks per owner, that may be outstanding */
+	uint64_t inline_bytes;  /* jobs up to this size are run at once; 0: ENGINE_INLINE_BYTES */
 	uint64_t read_drain_ms; /* a step waits for reads in progress so long, then resets their links */
 	struct transport *transport;
 	struct executor *executor;

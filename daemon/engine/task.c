@@ -28,7 +28,8 @@ void task_start(struct task *task, struct model *model, uint64_t bytes)
 	struct executor *executor = model->engine->config.executor;
 
 	task->model = model;
-	if (bytes <= ENGINE_INLINE_BYTES) {
+	uint64_t most = model->engine->config.inline_bytes;
+	if (bytes <= (most ? most : ENGINE_INLINE_BYTES)) {
 		task->run(task);
 		task->done(task);
 		return;
