@@ -70,6 +70,12 @@ void worker_load(struct worker *worker, uint32_t registered, uint64_t slot, stru
 	if (code < 0) {
 		call_fail(group, call, code, "%s", text);
 	} else if (unit->state == UNIT_VERIFIED) {
+		struct grad *grad = unit->grad;
+		if (grad && grad->slot == slot) { /* it was taken for this load */
+			unit->grad = NULL;
+			gradient_give(model, grad);
+			gradient_pump(model);
+		}
 		call_fail(group, call, FSDP_E_STATE,
 			  "unit \"%s\" is at version %" PRIu64 ": only version 0 can be loaded",
 			  model_unit_name(model, index), unit->version);

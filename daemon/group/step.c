@@ -217,23 +217,26 @@ void worker_next_micro_batch(struct worker *worker, struct call *call)
 }
 
 /* What sync and step need besides: 0, or a code with its text. */
-static int check_collective(const struct model *model, char *text)
+static int check_loaded(const struct model *model, char *text)
 {
-	const struct group *group = model->group;
-	int64_t gone = membership_gone(group);
-
 	for (uint32_t i = 0; i < model->unit_count && model->troubled > 0; i++)
 		if (model->units[i].trouble) {
 			snprintf(text, CALL_TEXT_MAX, "%s", model->units[i].trouble);
 			return FSDP_E_MISMATCH;
 		}
-	if (gone >= 0 && model->phase != STEP_VOTED) {
-		char who[CALL_TEXT_MAX / 2];
-		membership_lost_text(group, (uint32_t)gone, who, sizeof(who));
-		snprintf(text, CALL_TEXT_MAX, "model \"%s\" step %" PRIu64 ": %s", model->name, model->step, who);
-		return FSDP_E_PEER_LOST;
-	}
 	return 0;
+}
+
+/* The call waits for all ranks. Where one is gone it fails as if it had waited before: the attempt ends with it, on every rank. */
+static void wait_for_all(struct model *model, struct call *call)
+{
+	int64_t gone = membership_gone(model->group);
+
+	call_wait(model->group, call);
+	if (gone >= 0)
+		step_peer_gone(model, (uint32_t)gone);
+	else if (model->phase == STEP_COLLECTING)
+		end_micro_batch(model, true);
 }
 
 void worker_sync(struct worker *worker, struct call *call)
@@ -245,16 +248,13 @@ void worker_sync(struct worker *worker, struct call *call)
 	call_init(call, CALL_SYNC, worker, 0);
 	if (step_admits(worker, call)) {
 		struct model *model = worker->model;
-		int code = check_collective(model, text);
-		if (model->phase == STEP_REDUCED || model->phase == STEP_VOTED) {
+		int code = check_loaded(model, text);
+		if (model->phase == STEP_REDUCED || model->phase == STEP_VOTED)
 			call_succeed(group, call);
-		} else if (code < 0) {
+		else if (code < 0)
 			call_fail(group, call, code, "%s", text);
-		} else {
-			call_wait(group, call);
-			if (model->phase == STEP_COLLECTING)
-				end_micro_batch(model, true);
-		}
+		else
+			wait_for_all(model, call);
 	}
 	group_leave(group);
 }
@@ -302,7 +302,7 @@ static int check_options(const struct model *model, enum step_commit commit, con
 				 model_unit_name(model, i));
 			return FSDP_E_STATE;
 		}
-	return check_collective(model, text);
+	return check_loaded(model, text);
 }
 
 /* A step call of a rank that has voted already: it was in doubt, and asks for the answer. */
@@ -347,9 +347,7 @@ void worker_step(struct worker *worker, enum step_commit commit, const struct op
 		memset(&model->options, 0, sizeof(model->options));
 		if (commit == COMMIT_OPTIMIZER)
 			model->options = *options;
-		call_wait(group, call);
-		if (model->phase == STEP_COLLECTING)
-			end_micro_batch(model, true);
+		wait_for_all(model, call);
 		step_try_vote(model);
 	}
 	group_leave(group);
