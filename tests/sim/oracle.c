@@ -1,0 +1,312 @@
+/*
+ * The serial oracle. Owns every full vector of every version, the moments, and the list of what was handed over. It neither sees
+ * shards nor messages. Compiled without contraction, as the daemon is.
+ */
+#include "tests/sim/oracle.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/sim/memory.h"
+
+#define ORACLE_STEPS_MAX 64
+
+struct oracle_unit {
+	float *versions[ORACLE_STEPS_MAX + 2]; /* [0] is none */
+	uint64_t version_at[ORACLE_STEPS_MAX + 1];
+	uint64_t version, updates;
+	float *first, *second; /* moments */
+};
+
+/* What was handed over in one attempt: a bit a rank. */
+struct oracle_attempt {
+	struct oracle_attempt *next;
+	uint64_t step;
+	uint32_t attempt;
+	uint8_t *given; /* [micro_batch][rank][unit] */
+};
+
+struct oracle {
+	const struct workload *workload;
+	uint64_t life;
+	uint32_t world_size;
+	uint64_t step;
+	enum step_outcome outcomes[ORACLE_STEPS_MAX];
+	struct oracle_unit units[WORKLOAD_UNITS_MAX];
+	struct oracle_attempt *attempts;
+};
+
+struct oracle *oracle_new(const struct workload *workload, uint64_t life, uint32_t world_size)
+{
+	struct oracle *oracle = memory_zeroed(sizeof(*oracle));
+	oracle->workload = workload;
+	oracle->life = life;
+	oracle->world_size = world_size;
+	for (uint32_t u = 0; u < workload->unit_count; u++) {
+		struct oracle_unit *unit = &oracle->units[u];
+		uint64_t total = workload->units[u].total;
+		unit->first = memory_zeroed(total * sizeof(float));
+		unit->second = memory_zeroed(total * sizeof(float));
+		unit->versions[1] = memory_zeroed(total * sizeof(float));
+		for (uint64_t i = 0; i < total; i++) {
+			unit->versions[1][i] = workload_initial(workload, life, u, i);
+		}
+		unit->version = 1;
+		unit->version_at[0] = 1;
+	}
+	return oracle;
+}
+
+void oracle_free(struct oracle *oracle)
+{
+	if (!oracle) {
+		return;
+	}
+	for (uint32_t u = 0; u < oracle->workload->unit_count; u++) {
+		struct oracle_unit *unit = &oracle->units[u];
+		free(unit->first);
+		free(unit->second);
+		for (uint64_t v = 1; v <= unit->version; v++) {
+			free(unit->versions[v]);
+		}
+	}
+	while (oracle->attempts) {
+		struct oracle_attempt *attempt = oracle->attempts;
+		oracle->attempts = attempt->next;
+		free(attempt->given);
+		free(attempt);
+	}
+	free(oracle);
+}
+
+uint64_t oracle_life(const struct oracle *oracle)
+{
+	return oracle->life;
+}
+
+uint64_t oracle_step(const struct oracle *oracle)
+{
+	return oracle->step;
+}
+
+static struct oracle_attempt *oracle_find(const struct oracle *oracle, uint64_t step, uint32_t number)
+{
+	struct oracle_attempt *attempt = oracle->attempts;
+	while (attempt && (attempt->step != step || attempt->attempt != number)) {
+		attempt = attempt->next;
+	}
+	return attempt;
+}
+
+static uint8_t *oracle_given(const struct oracle *oracle, const struct oracle_attempt *attempt, uint32_t micro_batch,
+			     uint32_t rank, uint32_t unit)
+{
+	assert(micro_batch < ORACLE_MICRO_BATCHES_MAX && rank < oracle->world_size);
+	return &attempt->given[(micro_batch * oracle->world_size + rank) * WORKLOAD_UNITS_MAX + unit];
+}
+
+void oracle_contribute(struct oracle *oracle, uint64_t step, uint32_t number, uint32_t micro_batch, uint32_t rank,
+		       uint32_t unit)
+{
+	struct oracle_attempt *attempt = oracle_find(oracle, step, number);
+	if (!attempt) {
+		attempt = memory_zeroed(sizeof(*attempt));
+		attempt->step = step;
+		attempt->attempt = number;
+		attempt->given =
+			memory_zeroed((size_t)ORACLE_MICRO_BATCHES_MAX * oracle->world_size * WORKLOAD_UNITS_MAX);
+		attempt->next = oracle->attempts;
+		oracle->attempts = attempt;
+	}
+	*oracle_given(oracle, attempt, micro_batch, rank, unit) = 1;
+}
+
+void oracle_forget(struct oracle *oracle, uint64_t step, uint32_t number, uint32_t rank)
+{
+	struct oracle_attempt *attempt = oracle_find(oracle, step, number);
+	for (uint32_t m = 0; attempt && m < ORACLE_MICRO_BATCHES_MAX; m++) {
+		for (uint32_t u = 0; u < oracle->workload->unit_count; u++) {
+			*oracle_given(oracle, attempt, m, rank, u) = 0;
+		}
+	}
+}
+
+/* The first micro-batch of a rank counts; a later one only where something was handed over. */
+static double oracle_weights(const struct oracle *oracle, const struct oracle_attempt *attempt)
+{
+	double weights = 0;
+	for (uint32_t r = 0; r < oracle->world_size; r++) {
+		double own = 1;
+		for (uint32_t m = 1; attempt && m < ORACLE_MICRO_BATCHES_MAX; m++) {
+			bool touched = false;
+			for (uint32_t u = 0; u < oracle->workload->unit_count; u++) {
+				touched |= *oracle_given(oracle, attempt, m, r, u);
+			}
+			own += touched;
+		}
+		weights += own;
+	}
+	return weights;
+}
+
+static bool oracle_is_present(const struct oracle *oracle, const struct oracle_attempt *attempt, uint32_t unit)
+{
+	for (uint32_t m = 0; attempt && m < ORACLE_MICRO_BATCHES_MAX; m++) {
+		for (uint32_t r = 0; r < oracle->world_size; r++) {
+			if (*oracle_given(oracle, attempt, m, r, unit)) {
+				return true;
+			}
+		}
+	}
+	return false;
+}
+
+bool oracle_mean(const struct oracle *oracle, uint32_t number, uint32_t unit, float *ret_values)
+{
+	const struct workload *workload = oracle->workload;
+	const struct oracle_attempt *attempt = oracle_find(oracle, oracle->step, number);
+	uint64_t total = workload->units[unit].total;
+	float *gradient = memory_zeroed(total * sizeof(float));
+	bool begun = false, finite = true;
+	memset(ret_values, 0, total * sizeof(float));
+	for (uint32_t m = 0; attempt && m < ORACLE_MICRO_BATCHES_MAX; m++) {
+		for (uint32_t r = 0; r < oracle->world_size; r++) {
+			if (!*oracle_given(oracle, attempt, m, r, unit)) {
+				continue;
+			}
+			struct workload_place place = { oracle->life, oracle->step, number, m, r, unit };
+			workload_gradient(workload, &place, gradient);
+			for (uint64_t i = 0; i < total; i++) {
+				ret_values[i] = begun ? ret_values[i] + gradient[i] : gradient[i];
+			}
+			begun = true;
+		}
+	}
+	float divisor = (float)oracle_weights(oracle, attempt);
+	float scale = (float)workload->options.scale;
+	for (uint64_t i = 0; begun && i < total; i++) {
+		ret_values[i] = workload->options.op == REDUCE_MEAN ? ret_values[i] / divisor : ret_values[i] * scale;
+		finite = finite && isfinite(ret_values[i]);
+	}
+	free(gradient);
+	return finite;
+}
+
+static void oracle_sgd(const struct optimizer_spec *spec, const struct optimizer_options *options,
+		       struct oracle_unit *unit, float *values, const float *gradient, uint64_t total)
+{
+	float decay = (float)options->weight_decay, momentum = (float)options->momentum;
+	float rest = (float)(1 - options->dampening), rate = (float)options->learning_rate;
+	for (uint64_t i = 0; i < total; i++) {
+		float d = gradient[i];
+		if (options->weight_decay != 0) {
+			d = d + decay * values[i];
+		}
+		if (spec->momentum) {
+			unit->first[i] = unit->updates == 1 ? d : momentum * unit->first[i] + rest * d;
+			d = spec->nesterov ? d + momentum * unit->first[i] : unit->first[i];
+		}
+		values[i] = values[i] - rate * d;
+	}
+}
+
+static void oracle_adamw(const struct optimizer_options *options, struct oracle_unit *unit, float *values,
+			 const float *gradient, uint64_t total)
+{
+	double t = (double)unit->updates;
+	float keep = (float)(1 - options->learning_rate * options->weight_decay);
+	float beta1 = (float)options->beta1, beta2 = (float)options->beta2;
+	float rest1 = (float)(1 - options->beta1), rest2 = (float)(1 - options->beta2);
+	float rate = (float)(options->learning_rate / (1 - pow(options->beta1, t)));
+	float root = (float)sqrt(1 - pow(options->beta2, t));
+	float epsilon = (float)options->epsilon;
+	for (uint64_t i = 0; i < total; i++) {
+		values[i] = values[i] * keep;
+		unit->first[i] = unit->first[i] * beta1 + rest1 * gradient[i];
+		unit->second[i] = unit->second[i] * beta2 + (rest2 * gradient[i]) * gradient[i];
+		values[i] = values[i] - (rate * unit->first[i]) / (sqrtf(unit->second[i]) / root + epsilon);
+	}
+}
+
+static float *oracle_next_version(struct oracle *oracle, uint32_t u)
+{
+	struct oracle_unit *unit = &oracle->units[u];
+	size_t bytes = oracle->workload->units[u].total * sizeof(float);
+	float *values = memory_zeroed(bytes);
+	memcpy(values, unit->versions[unit->version], bytes);
+	unit->versions[++unit->version] = values;
+	return values;
+}
+
+static void oracle_stage(struct oracle *oracle)
+{
+	for (uint32_t u = 0; u < oracle->workload->unit_count; u++) {
+		float *values = oracle_next_version(oracle, u);
+		for (uint64_t i = 0; i < oracle->workload->units[u].total; i++) {
+			values[i] = workload_staging(oracle->workload, oracle->life, oracle->step, u, i);
+		}
+	}
+}
+
+static bool oracle_update(struct oracle *oracle, uint32_t number)
+{
+	const struct workload *workload = oracle->workload;
+	const struct oracle_attempt *attempt = oracle_find(oracle, oracle->step, number);
+	struct optimizer_options options = workload_step_options(workload, oracle->life, oracle->step);
+	float *means[WORKLOAD_UNITS_MAX];
+	bool finite = true;
+	for (uint32_t u = 0; u < workload->unit_count; u++) {
+		means[u] = memory_zeroed(workload->units[u].total * sizeof(float));
+		finite &= oracle_mean(oracle, number, u, means[u]);
+	}
+	for (uint32_t u = 0; u < workload->unit_count; u++) {
+		if (finite && oracle_is_present(oracle, attempt, u)) {
+			struct oracle_unit *unit = &oracle->units[u];
+			float *values = oracle_next_version(oracle, u);
+			unit->updates++;
+			if (workload->options.optimizer.kind == OPTIMIZER_ADAMW) {
+				oracle_adamw(&options, unit, values, means[u], workload->units[u].total);
+			} else {
+				oracle_sgd(&workload->options.optimizer, &options, unit, values, means[u],
+					   workload->units[u].total);
+			}
+		}
+		free(means[u]);
+	}
+	return finite;
+}
+
+enum step_outcome oracle_commit(struct oracle *oracle, uint32_t attempt)
+{
+	enum step_outcome outcome = STEP_APPLIED;
+	assert(oracle->step < ORACLE_STEPS_MAX);
+	if (workload_commit(oracle->workload, oracle->life, oracle->step) == COMMIT_STAGING) {
+		oracle_stage(oracle);
+	} else if (!oracle_update(oracle, attempt)) {
+		outcome = STEP_SKIPPED;
+	}
+	oracle->outcomes[oracle->step++] = outcome;
+	for (uint32_t u = 0; u < oracle->workload->unit_count; u++) {
+		oracle->units[u].version_at[oracle->step] = oracle->units[u].version;
+	}
+	return outcome;
+}
+
+enum step_outcome oracle_outcome(const struct oracle *oracle, uint64_t step)
+{
+	assert(step < oracle->step);
+	return oracle->outcomes[step];
+}
+
+uint64_t oracle_version(const struct oracle *oracle, uint32_t unit, uint64_t step)
+{
+	assert(step <= oracle->step);
+	return oracle->units[unit].version_at[step];
+}
+
+const float *oracle_full(const struct oracle *oracle, uint32_t unit, uint64_t version)
+{
+	return version >= 1 && version <= oracle->units[unit].version ? oracle->units[unit].versions[version] : NULL;
+}

@@ -1,0 +1,675 @@
+/*
+ * One trainer's life: attach, load, step after step, a last look, close. Answers only note what they ask for; what calls the group
+ * again happens in turns of its own, some time later. Owns its process (the worker), its references and its scratch. One thread.
+ */
+#include "tests/sim/sim_trainer.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "fsdp/error.h"
+#include "tests/sim/memory.h"
+#include "tests/sim/tally.h"
+#include "tests/sim/trace.h"
+
+#define TRAINER_THINK_US 4000u
+#define TRAINER_AGAIN_US 120000u
+
+static void trainer_turn(struct trainer *trainer);
+
+static const struct workload *workload_of(const struct trainer *trainer)
+{
+	return &trainer->sim->workloads[trainer->model];
+}
+
+static void trainer_on_turn(void *context, uint64_t life)
+{
+	struct trainer *trainer = context;
+	if (trainer->life == life) {
+		trainer->turn_armed = false;
+		trainer_turn(trainer);
+	}
+}
+
+static void trainer_turn_in(struct trainer *trainer, uint64_t delay_us)
+{
+	if (!trainer->turn_armed) {
+		trainer->turn_armed = true;
+		sim_clock_at(trainer->sim->clock, sim_now_us(trainer->sim) + delay_us, trainer_on_turn, trainer,
+			     trainer->life);
+	}
+}
+
+static void trainer_turn_soon(struct trainer *trainer)
+{
+	trainer_turn_in(trainer, dice_below(&trainer->dice, TRAINER_THINK_US));
+}
+
+static void trainer_turn_later(struct trainer *trainer)
+{
+	trainer_turn_in(trainer, TRAINER_THINK_US + dice_below(&trainer->dice, TRAINER_AGAIN_US));
+}
+
+bool trainer_attached(const struct trainer *trainer)
+{
+	return trainer->worker != NULL;
+}
+
+/* ---- The process ends ---- */
+
+static void trainer_forget(struct trainer *trainer)
+{
+	for (uint32_t u = 0; u < SIM_UNITS; u++) {
+		trainer->units[u].active = false;
+		trainer->holds[u].held = false;
+		trainer->has_slot[u] = false;
+	}
+	plan_unref(trainer->plan);
+	manifest_unref(trainer->manifest);
+	trainer->plan = NULL;
+	trainer->manifest = NULL;
+	trainer->worker = NULL;
+	trainer->of = NULL;
+	trainer->todo = TODO_NOTHING;
+	trainer->reload = false;
+	trainer->raised = false;
+	trainer->life++;
+	trainer->turn_armed = false;
+	trainer->state = TRAINER_AWAY;
+}
+
+void trainer_kill(struct trainer *trainer, uint64_t away_us)
+{
+	if (trainer->state == TRAINER_CLOSED) {
+		return;
+	}
+	trace_note("rank # model #: the trainer dies in state #", trainer->node->rank, trainer->model, trainer->state);
+	if (trainer->worker) {
+		worker_detach(trainer->worker);
+	} else if (trainer->main.active) {
+		call_cancel(trainer->node->group, &trainer->main.call);
+	}
+	trainer->main.active = false;
+	trainer_forget(trainer);
+	trainer_turn_in(trainer, away_us);
+}
+
+/* ---- Calls ---- */
+
+static void trainer_done(struct call *base, const struct answer *answer);
+
+static struct call *trainer_call(struct trainer *trainer, struct trainer_call *call, enum act act, uint32_t unit,
+				 bool waited)
+{
+	assert(!call->active);
+	memset(call, 0, sizeof(*call));
+	*call = (struct trainer_call){ .trainer = trainer,
+				       .active = true,
+				       .waited = waited,
+				       .act = act,
+				       .unit = unit,
+				       .started_us = sim_now_us(trainer->sim),
+				       .step = trainer->step };
+	call->call.done = trainer_done;
+	call->deadline_ms = trainer->sim->operation_ms;
+	if (trainer->short_deadline_ms > 0 && act != ACT_CLOSE) {
+		call->deadline_ms = call->call.deadline_ms = trainer->short_deadline_ms;
+		trainer->short_deadline_ms = 0;
+	}
+	trace_note("rank # model # calls # unit # step # attempt # micro-batch #", trainer->node->rank, trainer->model,
+		   act, unit, trainer->step, trainer->attempt, trainer->micro_batch);
+	return &call->call;
+}
+
+static struct call *trainer_main(struct trainer *trainer, enum act act, uint32_t unit)
+{
+	return trainer_call(trainer, &trainer->main, act, unit, true);
+}
+
+/* ---- Answers ---- */
+
+static bool act_is_of_step(enum act act)
+{
+	return act == ACT_GRAD || act == ACT_REDUCE || act == ACT_NEXT || act == ACT_SYNC || act == ACT_STEP ||
+	       act == ACT_ABORT;
+}
+
+/* Where the trainer stands, as a call of the step says that succeeded. */
+static void trainer_note(struct trainer *trainer, const struct trainer_call *call, const struct answer *answer)
+{
+	uint64_t step = call->act == ACT_STEP ? trainer->step + 1 : trainer->step;
+	if (answer->step != step) {
+		trace_fail("rank %u, call %d: the answer says step %llu, %llu would be right", trainer->node->rank,
+			   (int)call->act, (unsigned long long)answer->step, (unsigned long long)step);
+	}
+	if (call->act != ACT_STEP && call->act != ACT_ABORT && !trainer->raised &&
+	    answer->attempt != trainer->attempt) {
+		trace_fail("rank %u, call %d succeeds in attempt %u, but nobody told it that attempt %u was aborted",
+			   trainer->node->rank, (int)call->act, answer->attempt, trainer->attempt);
+	}
+	trainer->raised = call->act == ACT_ABORT;
+	trainer->step = step;
+	trainer->attempt = answer->attempt;
+	trainer->micro_batch = answer->micro_batch;
+}
+
+static void trainer_took_grad(struct trainer *trainer, uint32_t unit, const struct answer *answer)
+{
+	uint64_t bytes = workload_of(trainer)->units[unit].total * sizeof(float);
+	trainer->has_slot[unit] = true;
+	trainer->slots[unit] = answer->slot;
+	node_slot_given(trainer->node, trainer->of->model, trainer->plan, answer->slot, bytes);
+	if (trainer->state == TRAINER_LOADING) {
+		fill_initial(trainer, unit, trainer->other_values);
+		trainer->other_values = trainer->other_values && bytes == 0;
+	} else {
+		fill_slot(trainer, unit);
+	}
+}
+
+static void trainer_stepped(struct trainer *trainer, const struct answer *answer)
+{
+	enum step_outcome outcome = oracle_outcome(trainer->of->oracle, trainer->step - 1);
+	if (answer->outcome != outcome) {
+		trace_fail("rank %u: step %llu ended with outcome %d, others with %d", trainer->node->rank,
+			   (unsigned long long)trainer->step - 1, (int)answer->outcome, (int)outcome);
+	}
+}
+
+static void trainer_succeeded(struct trainer *trainer, struct trainer_call *call, const struct answer *answer)
+{
+	uint64_t step = trainer->step;
+	uint32_t attempt = trainer->attempt, micro_batch = trainer->micro_batch;
+	if (act_is_of_step(call->act)) {
+		trainer_note(trainer, call, answer);
+	}
+	switch (call->act) {
+	case ACT_GRAD:
+		trainer_took_grad(trainer, call->unit, answer);
+		break;
+	case ACT_LOAD:
+		trainer->has_slot[call->unit] = false;
+		break;
+	case ACT_UNSHARD:
+		check_unsharded(trainer, call->unit, answer, call->step);
+		break;
+	case ACT_REDUCE:
+		trainer->has_slot[call->unit] = false;
+		oracle_contribute(trainer->of->oracle, step, attempt, micro_batch, trainer->node->rank, call->unit);
+		break;
+	case ACT_SYNC:
+		check_gradients(trainer);
+		break;
+	case ACT_SHARD:
+		check_shard(trainer, call->unit);
+		break;
+	case ACT_STEP:
+		trainer_stepped(trainer, answer);
+		break;
+	case ACT_ABORT:
+		trainer->todo = TODO_RESTART;
+		break;
+	default:
+		break;
+	}
+}
+
+static void trainer_failed(struct trainer *trainer, const struct trainer_call *call, const struct answer *answer)
+{
+	bool of_step = act_is_of_step(call->act);
+	switch (answer->code) {
+	case FSDP_E_LOST:
+	case FSDP_E_DROPPED:
+	case FSDP_E_STOPPED:
+		trainer->todo = TODO_LEAVE;
+		break;
+	case FSDP_E_BUDGET:
+		trainer->todo = trainer->todo == TODO_NOTHING ? TODO_ROOM : trainer->todo;
+		break;
+	case FSDP_E_IN_DOUBT:
+		if (call->act != ACT_STEP) {
+			trace_fail("rank %u: call %d is in doubt", trainer->node->rank, (int)call->act);
+		}
+		break; /* the script stands still: it steps again */
+	case FSDP_E_ABORTED:
+	case FSDP_E_TIMEOUT:
+	case FSDP_E_MISMATCH:
+	case FSDP_E_PEER_LOST:
+		trainer->reload |=
+			call->act == ACT_LOAD || (trainer->state == TRAINER_LOADING && answer->code == FSDP_E_MISMATCH);
+		if (of_step && trainer->todo == TODO_NOTHING) {
+			trainer->todo = TODO_RESTART;
+			trainer->raised = true;
+			trainer->attempt = answer->attempt;
+			trainer->micro_batch = answer->micro_batch;
+		}
+		break;
+	case FSDP_E_STATE:
+		if (call->act == ACT_LOAD) { /* it is loaded already; the slot went back */
+			trainer->has_slot[call->unit] = false;
+			break;
+		}
+		if (call->act == ACT_ABORT) { /* it had voted, and the step is committed */
+			break;
+		}
+		/* fall through */
+	default:
+		trace_fail("rank %u: call %d fails with %d: %s", trainer->node->rank, (int)call->act, answer->code,
+			   answer->text);
+	}
+	if (of_step && answer->step != trainer->step && trainer->todo != TODO_LEAVE) {
+		trace_fail("rank %u: call %d fails in step %llu, which the trainer has not begun", trainer->node->rank,
+			   (int)call->act, (unsigned long long)answer->step);
+	}
+}
+
+static void trainer_attach_done(struct trainer *trainer, const struct answer *answer)
+{
+	trainer->attach_code = answer->code;
+	trainer->step = answer->step;
+	trainer->attempt = answer->attempt;
+	trainer->micro_batch = answer->micro_batch;
+	if (answer->code == 0) {
+		trainer->of = sim_life(trainer->sim, answer->model);
+		if (!trainer->of) {
+			trace_fail("rank %u is attached to model %llx, which no engine knows", trainer->node->rank,
+				   (unsigned long long)answer->model);
+		}
+		if (answer->resumed) {
+			tally_count(TALLY_EVENT, EVENT_RESUMED);
+		}
+		oracle_forget(trainer->of->oracle, trainer->step, trainer->attempt, trainer->node->rank);
+	}
+	trainer_turn_in(trainer, 0);
+}
+
+static void trainer_done(struct call *base, const struct answer *answer)
+{
+	struct trainer_call *call = (struct trainer_call *)base;
+	struct trainer *trainer = call->trainer;
+	if (!call->active) {
+		trace_fail("rank %u: call %d is answered twice, or after its worker was detached", trainer->node->rank,
+			   (int)call->act);
+	}
+	call->active = false;
+	trace_note("rank # model # answer of # unit #: code -#, step # attempt # version #", trainer->node->rank,
+		   trainer->model, call->act, call->unit, (uint64_t)-answer->code, answer->step, answer->attempt,
+		   answer->version);
+	if (answer->code != 0) {
+		trace_text("  @", answer->text);
+	}
+	tally_count(TALLY_CODE, answer->code > -1000 ? (answer->code == 0 ? 0 : TALLY_INDEX_MAX - 1)
+						     : (unsigned)(-answer->code - 1000));
+	check_call(trainer, call, answer);
+	if (call->act == ACT_ATTACH) {
+		trainer_attach_done(trainer, answer);
+		return;
+	}
+	if (call->act == ACT_CLOSE) {
+		trainer_turn_later(trainer);
+		return;
+	}
+	if (answer->code == 0) {
+		trainer_succeeded(trainer, call, answer);
+		trainer->next += call->waited;
+		trainer_turn_soon(trainer);
+	} else {
+		trainer_failed(trainer, call, answer);
+		/* A load that is done already stands for itself; what waits is tried again. */
+		trainer_turn_later(trainer);
+	}
+}
+
+/* ---- Attaching and leaving ---- */
+
+static struct plan *trainer_make_plan(struct trainer *trainer)
+{
+	struct plan *plan = group_find_plan(trainer->node->group, workload_of(trainer)->name);
+	if (plan || trainer->cannot_seal) {
+		return NULL;
+	}
+	int rc = plan_new(trainer->manifest, trainer->node->rank, trainer->sim->config.world_size, &plan);
+	assert(rc == 0);
+	struct plan_sizes sizes = plan_get_sizes(plan);
+	uint64_t gathers = sizes.largest_unit + dice_below(&trainer->dice, 2 * sizes.all_units + 1) / 4096 * 4096;
+	uint64_t grads = sizes.largest_unit + dice_below(&trainer->dice, 2 * sizes.all_units + 1) / 4096 * 4096;
+	rc = plan_allocate(plan, gathers, grads, true);
+	assert(rc == 0);
+	return plan;
+}
+
+static void trainer_attach(struct trainer *trainer)
+{
+	for (uint32_t i = 0; i < workload_of(trainer)->unit_count; i++) {
+		uint32_t j = (uint32_t)dice_below(&trainer->dice, i + 1);
+		trainer->order[i] = trainer->order[j];
+		trainer->order[j] = i;
+	}
+	for (uint32_t i = 0; i < workload_of(trainer)->unit_count; i++) {
+		trainer->registered[trainer->order[i]] = i;
+	}
+	trainer->manifest = workload_manifest(workload_of(trainer), trainer->order, trainer->odd_manifest);
+	struct plan *plan = trainer_make_plan(trainer);
+	int code = trainer->cannot_seal ? -ENOMEM : 0;
+	trainer->odd_manifest = false;
+	trainer->cannot_seal = false;
+	trainer->state = TRAINER_ATTACHING;
+	struct call *call = trainer_call(trainer, &trainer->main, ACT_ATTACH, 0, true);
+	int rc = group_attach(trainer->node->group, trainer->manifest, plan, code,
+			      code ? "no memory for the shards" : NULL, call, &trainer->worker);
+	assert(rc == 0);
+	plan_unref(plan);
+}
+
+static void trainer_leave(struct trainer *trainer)
+{
+	struct worker *worker = trainer->worker;
+	bool close = dice_chance(&trainer->dice, 300);
+	if (trainer->of) {
+		trainer->of->over = true;
+	}
+	if (!close) {
+		worker_detach(worker);
+		trainer->main.active = false;
+		trainer_forget(trainer);
+		trainer_turn_later(trainer);
+		return;
+	}
+	trainer->main.active = false;
+	trainer_forget(trainer);
+	worker_close(worker, trainer_call(trainer, &trainer->main, ACT_CLOSE, 0, true));
+}
+
+static void trainer_attached_turn(struct trainer *trainer)
+{
+	if (trainer->attach_code != 0) {
+		worker_detach(trainer->worker);
+		trainer_forget(trainer);
+		trainer_turn_later(trainer);
+		return;
+	}
+	trainer->plan = plan_ref(worker_plan(trainer->worker));
+	trainer->state = trainer->step == 0 ? TRAINER_LOADING : TRAINER_STEPPING;
+	if (trainer->state == TRAINER_LOADING) {
+		script_load(trainer);
+	} else {
+		trainer->length = trainer->next = 0;
+	}
+	trainer_turn_soon(trainer);
+}
+
+/* ---- Turns ---- */
+
+static void trainer_reshard(struct trainer *trainer, uint32_t unit)
+{
+	if (!trainer->holds[unit].held) {
+		return;
+	}
+	check_held(trainer, unit, "when it was given back");
+	trainer->holds[unit].held = false;
+	int rc = worker_reshard(trainer->worker, trainer->registered[unit]);
+	if (rc != 0) {
+		trace_fail("rank %u: reshard of unit %u fails with %d: %s", trainer->node->rank, unit, rc,
+			   worker_error(trainer->worker));
+	}
+}
+
+/* Gives back every copy; calls that wait are given up, as after a time-out of the trainer's own. */
+static void trainer_let_go(struct trainer *trainer, bool cancel)
+{
+	for (uint32_t u = 0; u < workload_of(trainer)->unit_count; u++) {
+		trainer_reshard(trainer, u);
+		if (cancel && trainer->units[u].active && trainer->units[u].act == ACT_UNSHARD) {
+			call_cancel(trainer->node->group, &trainer->units[u].call);
+			trainer->units[u].active = false;
+		}
+	}
+}
+
+static void trainer_unshard(struct trainer *trainer, uint32_t unit)
+{
+	if (!trainer->holds[unit].held && !trainer->units[unit].active) {
+		worker_unshard(trainer->worker, trainer->registered[unit],
+			       trainer_call(trainer, &trainer->units[unit], ACT_UNSHARD, unit, false));
+	}
+}
+
+static void trainer_start(struct trainer *trainer, uint32_t unit)
+{
+	int rc = worker_unshard_start(trainer->worker, trainer->registered[unit]);
+	if (rc != 0 && rc != FSDP_E_BUDGET && rc != FSDP_E_LOST && rc != FSDP_E_DROPPED) {
+		trace_fail("rank %u: unshard_start of unit %u fails with %d: %s", trainer->node->rank, unit, rc,
+			   worker_error(trainer->worker));
+	}
+}
+
+static void trainer_step(struct trainer *trainer)
+{
+	const struct workload *workload = workload_of(trainer);
+	uint64_t life = oracle_life(trainer->of->oracle);
+	struct optimizer_options options = workload_step_options(workload, life, trainer->step);
+	if (trainer->other_options) {
+		options.learning_rate *= 2;
+		trainer->other_options = false;
+	}
+	for (uint32_t i = 0; trainer->node->rank == 0 && i < group_model_count(trainer->node->group); i++) {
+		struct model_status status = group_model(trainer->node->group, i);
+		if (status.model == trainer->of->model) {
+			referee_stepped(trainer->sim->referee, 0, status.model, trainer->step, status.attempt);
+		}
+	}
+	worker_step(trainer->worker, workload_commit(workload, life, trainer->step), &options,
+		    trainer_main(trainer, ACT_STEP, 0));
+}
+
+/* Begins the next action. Returns whether the script may go on at once. */
+static bool trainer_act(struct trainer *trainer, const struct action *action)
+{
+	uint32_t unit = action->unit, registered = trainer->registered[unit];
+	switch (action->act) {
+	case ACT_GRAD:
+		worker_grad(trainer->worker, registered, trainer_main(trainer, ACT_GRAD, unit));
+		return false;
+	case ACT_LOAD:
+		worker_load(trainer->worker, registered, trainer->slots[unit],
+			    trainer_call(trainer, &trainer->units[unit], ACT_LOAD, unit, false));
+		return true;
+	case ACT_LOADED:
+		return !trainer->units[unit].active;
+	case ACT_START:
+		trainer_start(trainer, unit);
+		return true;
+	case ACT_UNSHARD:
+		if (!trainer->reload) {
+			trainer_unshard(trainer, unit);
+		}
+		return true;
+	case ACT_USE:
+		if (trainer->reload && !trainer->units[unit].active) {
+			return true;
+		}
+		trainer_unshard(trainer, unit);
+		return trainer->holds[unit].held;
+	case ACT_RESHARD:
+		trainer_reshard(trainer, unit);
+		return true;
+	case ACT_REDUCE:
+		check_slot(trainer, unit);
+		worker_reduce(trainer->worker, registered, trainer_main(trainer, ACT_REDUCE, unit));
+		return false;
+	case ACT_NEXT:
+		worker_next_micro_batch(trainer->worker, trainer_main(trainer, ACT_NEXT, 0));
+		return false;
+	case ACT_SYNC:
+		worker_sync(trainer->worker, trainer_main(trainer, ACT_SYNC, 0));
+		return false;
+	case ACT_SHARD:
+		worker_shard(trainer->worker, registered, trainer_main(trainer, ACT_SHARD, unit));
+		return false;
+	case ACT_STAGE:
+		fill_staging(trainer);
+		return true;
+	case ACT_STEP:
+		trainer_step(trainer);
+		return false;
+	default:
+		assert(!"in no script");
+		return true;
+	}
+}
+
+/* The script is at its end: what comes next. */
+static void trainer_plan(struct trainer *trainer)
+{
+	if (trainer->state == TRAINER_LOADING && trainer->reload) {
+		trainer->reload = false;
+		script_load(trainer);
+	} else if (trainer->step < workload_of(trainer)->steps) {
+		trainer->state = TRAINER_STEPPING;
+		script_step(trainer);
+	} else if (trainer->state != TRAINER_LOOKING && trainer->state != TRAINER_DONE) {
+		trainer->state = TRAINER_LOOKING;
+		script_look(trainer);
+	} else { /* looks again from time to time: only so it hears that the model is lost */
+		trainer->state = TRAINER_DONE;
+		script_look(trainer);
+		trainer->length = 4;
+	}
+}
+
+static void trainer_close(struct trainer *trainer)
+{
+	struct worker *worker = trainer->worker;
+	trainer_let_go(trainer, true);
+	trainer->main.active = false;
+	trainer_forget(trainer);
+	trainer->state = TRAINER_CLOSED;
+	if (trainer->sim->keeps) {
+		worker_detach(worker);
+	} else {
+		worker_close(worker, trainer_call(trainer, &trainer->main, ACT_CLOSE, 0, true));
+	}
+}
+
+/* What an answer asked for. Returns whether the turn is over. */
+static bool trainer_do_todo(struct trainer *trainer)
+{
+	enum trainer_todo todo = trainer->todo;
+	trainer->todo = TODO_NOTHING;
+	switch (todo) {
+	case TODO_NOTHING:
+		return false;
+	case TODO_ROOM:
+		trainer_let_go(trainer, false);
+		return false;
+	case TODO_RESTART:
+		trainer_let_go(trainer, true);
+		if (trainer->state == TRAINER_LOADING) {
+			script_load(trainer);
+			for (uint32_t u = 0; u < workload_of(trainer)->unit_count; u++) {
+				if (trainer->units[u].active) {
+					call_cancel(trainer->node->group, &trainer->units[u].call);
+					trainer->units[u].active = false;
+				}
+			}
+		} else {
+			memset(trainer->has_slot, 0, sizeof(trainer->has_slot));
+			script_step(trainer);
+		}
+		return false;
+	case TODO_LEAVE:
+		trainer_leave(trainer);
+		return true;
+	}
+	return false;
+}
+
+static bool trainer_do_wishes(struct trainer *trainer)
+{
+	if (trainer->sleep_us > 0) {
+		trainer_turn_in(trainer, trainer->sleep_us);
+		trainer->sleep_us = 0;
+		return true;
+	}
+	if (trainer->wants_abort && trainer->state == TRAINER_STEPPING) {
+		trainer->wants_abort = false;
+		worker_abort(trainer->worker, trainer_main(trainer, ACT_ABORT, 0));
+		return true;
+	}
+	return false;
+}
+
+static void trainer_turn(struct trainer *trainer)
+{
+	if (trainer->main.active || trainer->state == TRAINER_CLOSED) {
+		return;
+	}
+	if (!trainer->worker) {
+		if (trainer->node->alive && !trainer->sim->closing) {
+			trainer_attach(trainer);
+		} else {
+			trainer_turn_later(trainer);
+		}
+		return;
+	}
+	if (trainer->state == TRAINER_ATTACHING) {
+		trainer_attached_turn(trainer);
+		return;
+	}
+	if (trainer_do_todo(trainer)) {
+		return;
+	}
+	for (uint32_t u = 0; u < workload_of(trainer)->unit_count; u++) {
+		if (trainer->holds[u].held && dice_chance(&trainer->dice, 250)) {
+			check_held(trainer, u, "while it was held");
+		}
+	}
+	if (trainer->sim->closing && trainer->state == TRAINER_DONE) {
+		trainer_close(trainer);
+		return;
+	}
+	if (trainer_do_wishes(trainer)) {
+		return;
+	}
+	if (trainer->next >= trainer->length) {
+		bool idle = trainer->state == TRAINER_DONE;
+		trainer_plan(trainer);
+		if (idle) {
+			trainer_turn_later(trainer);
+			return;
+		}
+	}
+	if (trainer_act(trainer, &trainer->script[trainer->next])) {
+		trainer->next++;
+		trainer_turn_soon(trainer);
+	}
+}
+
+struct trainer *trainer_new(struct sim *sim, uint32_t rank, uint32_t model)
+{
+	struct trainer *trainer = memory_zeroed(sizeof(*trainer));
+	uint64_t largest = 0;
+	trainer->sim = sim;
+	trainer->node = &sim->nodes[rank];
+	trainer->model = model;
+	trainer->dice.state = DICE_HASH(sim->config.seed, 0x747261, rank, model);
+	for (uint32_t u = 0; u < sim->workloads[model].unit_count; u++) {
+		largest =
+			sim->workloads[model].units[u].total > largest ? sim->workloads[model].units[u].total : largest;
+	}
+	trainer->scratch = memory_zeroed(largest * sizeof(float));
+	return trainer;
+}
+
+void trainer_begin(struct trainer *trainer)
+{
+	trainer_turn_in(trainer, dice_below(&trainer->dice, 300000));
+}
+
+void trainer_free(struct trainer *trainer)
+{
+	assert(!trainer->worker);
+	free(trainer->scratch);
+	free(trainer);
+}

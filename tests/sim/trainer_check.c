@@ -1,0 +1,203 @@
+/*
+ * What a trainer looks at, and what it writes. Every comparison is with the oracle, bit for bit, and ends the run where it fails.
+ * Owns nothing.
+ */
+#include "tests/sim/sim_trainer.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "fsdp/error.h"
+#include "tests/sim/tally.h"
+#include "tests/sim/trace.h"
+
+static const struct workload *trainer_workload(const struct trainer *trainer)
+{
+	return &trainer->sim->workloads[trainer->model];
+}
+
+static uint64_t trainer_total(const struct trainer *trainer, uint32_t unit)
+{
+	return trainer_workload(trainer)->units[unit].total;
+}
+
+/* NaNs are equal whatever their payload. Returns the first element that differs, or count. */
+static uint64_t first_difference(const float *a, const float *b, uint64_t count)
+{
+	for (uint64_t i = 0; i < count; i++) {
+		if (memcmp(&a[i], &b[i], sizeof(a[i])) != 0 && !(isnan(a[i]) && isnan(b[i]))) {
+			return i;
+		}
+	}
+	return count;
+}
+
+void check_held(struct trainer *trainer, uint32_t unit, const char *when)
+{
+	const struct trainer_hold *hold = &trainer->holds[unit];
+	uint64_t total = trainer_total(trainer, unit);
+	const float *copy = (const float *)((const char *)plan_memory(trainer->plan)->gathers.base + hold->slot);
+	const float *full = oracle_full(trainer->of->oracle, unit, hold->version);
+	if (!full) {
+		trace_fail("rank %u unsharded unit %u at version %" PRIu64 ", which never was", trainer->node->rank,
+			   unit, hold->version);
+	}
+	uint64_t i = first_difference(copy, full, total);
+	if (i < total) {
+		trace_fail("rank %u, unit %u, version %" PRIu64 ", %s: element %" PRIu64
+			   " of the copy is %a, the oracle's %a",
+			   trainer->node->rank, unit, hold->version, when, i, (double)copy[i], (double)full[i]);
+	}
+}
+
+void check_unsharded(struct trainer *trainer, uint32_t unit, const struct answer *answer, uint64_t step_then)
+{
+	const struct oracle *oracle = trainer->of->oracle;
+	uint64_t least = oracle_version(oracle, unit, step_then);
+	uint64_t most = oracle_version(oracle, unit, oracle_step(oracle));
+	tally_count(TALLY_EVENT, EVENT_UNSHARDED);
+	if (answer->version < least || answer->version > most) {
+		trace_fail("rank %u unsharded unit %u at version %" PRIu64 "; %" PRIu64 " to %" PRIu64
+			   " would be right",
+			   trainer->node->rank, unit, answer->version, least, most);
+	}
+	uint64_t bytes = trainer_total(trainer, unit) * sizeof(float);
+	if (answer->slot + bytes > plan_memory(trainer->plan)->gathers.bytes) {
+		trace_fail("rank %u: gather slot %" PRIu64 " is outside of its pool", trainer->node->rank,
+			   answer->slot);
+	}
+	trainer->holds[unit] = (struct trainer_hold){ .held = true, .slot = answer->slot, .version = answer->version };
+	check_held(trainer, unit, "when it was given");
+}
+
+void check_gradients(struct trainer *trainer)
+{
+	if (trainer->step != oracle_step(trainer->of->oracle)) {
+		trace_fail("rank %u synchronised step %" PRIu64 ", the group has committed %" PRIu64,
+			   trainer->node->rank, trainer->step, oracle_step(trainer->of->oracle));
+	}
+	for (uint32_t unit = 0; unit < trainer_workload(trainer)->unit_count; unit++) {
+		const struct range shard = plan_unit(trainer->plan, unit)->shard;
+		const float *gradient = plan_gradient(trainer->plan, unit);
+		oracle_mean(trainer->of->oracle, trainer->attempt, unit, trainer->scratch);
+		uint64_t i = first_difference(gradient, trainer->scratch + shard.offset, shard.count);
+		if (i < shard.count) {
+			trace_fail("rank %u, unit %u: element %" PRIu64 " of the mean gradient is %a, the oracle's %a",
+				   trainer->node->rank, unit, shard.offset + i, (double)gradient[i],
+				   (double)trainer->scratch[shard.offset + i]);
+		}
+	}
+	tally_count(TALLY_EVENT, EVENT_COMPARED_GRADIENT);
+}
+
+void check_shard(struct trainer *trainer, uint32_t unit)
+{
+	const struct oracle *oracle = trainer->of->oracle;
+	const struct range shard = plan_unit(trainer->plan, unit)->shard;
+	const float *full = oracle_full(oracle, unit, oracle_version(oracle, unit, trainer->step));
+	uint64_t i = first_difference(plan_master(trainer->plan, unit), full + shard.offset, shard.count);
+	if (i < shard.count) {
+		trace_fail("rank %u, unit %u: element %" PRIu64 " of the shard after step %" PRIu64
+			   " is not the oracle's",
+			   trainer->node->rank, unit, shard.offset + i, trainer->step);
+	}
+}
+
+static float *trainer_slot(const struct trainer *trainer, uint32_t unit)
+{
+	assert(trainer->has_slot[unit]);
+	return (float *)((char *)plan_memory(trainer->plan)->grads.base + trainer->slots[unit]);
+}
+
+static struct workload_place trainer_place(const struct trainer *trainer, uint32_t unit)
+{
+	return (struct workload_place){ oracle_life(trainer->of->oracle),
+					trainer->step,
+					trainer->attempt,
+					trainer->micro_batch,
+					trainer->node->rank,
+					unit };
+}
+
+void fill_slot(struct trainer *trainer, uint32_t unit)
+{
+	struct workload_place place = trainer_place(trainer, unit);
+	workload_gradient(trainer_workload(trainer), &place, trainer_slot(trainer, unit));
+}
+
+void check_slot(struct trainer *trainer, uint32_t unit)
+{
+	struct workload_place place = trainer_place(trainer, unit);
+	uint64_t total = trainer_total(trainer, unit);
+	workload_gradient(trainer_workload(trainer), &place, trainer->scratch);
+	if (first_difference(trainer_slot(trainer, unit), trainer->scratch, total) < total) {
+		trace_fail("rank %u, unit %u: somebody wrote into a gradient slot that was not handed over",
+			   trainer->node->rank, unit);
+	}
+}
+
+void fill_initial(struct trainer *trainer, uint32_t unit, bool wrong)
+{
+	float *values = trainer_slot(trainer, unit);
+	uint64_t total = trainer_total(trainer, unit);
+	for (uint64_t i = 0; i < total; i++) {
+		values[i] = workload_initial(trainer_workload(trainer), oracle_life(trainer->of->oracle), unit, i);
+	}
+	if (wrong && total > 0) {
+		values[total - 1] += 1.0f;
+	} else {
+		trainer->of->loaded[trainer->node->rank][unit] = true;
+	}
+}
+
+void fill_staging(struct trainer *trainer)
+{
+	for (uint32_t unit = 0; unit < trainer_workload(trainer)->unit_count; unit++) {
+		const struct range shard = plan_unit(trainer->plan, unit)->shard;
+		float *staging = plan_staging(trainer->plan, unit);
+		for (uint64_t i = 0; i < shard.count; i++) {
+			staging[i] = workload_staging(trainer_workload(trainer), oracle_life(trainer->of->oracle),
+						      trainer->step, unit, shard.offset + i);
+		}
+	}
+}
+
+static void check_code(struct trainer *trainer, const struct trainer_call *call, const struct answer *answer)
+{
+	const struct sim *sim = trainer->sim;
+	uint64_t now_us = sim_now_us(sim);
+	bool surprise =
+		(answer->code == FSDP_E_PEER_LOST && now_us > sim->gone_until_us) ||
+		((answer->code == FSDP_E_TIMEOUT || answer->code == FSDP_E_IN_DOUBT) && now_us > sim->slow_until_us);
+	if (surprise || (sim->calm && answer->code != 0 && answer->code != FSDP_E_BUDGET)) {
+		trace_fail("rank %u, call %d: code %d where nothing explains it: %s", trainer->node->rank,
+			   (int)call->act, answer->code, answer->text);
+	}
+	if (answer->code != 0 && (!answer->text || !answer->text[0])) {
+		trace_fail("rank %u, call %d: code %d without a word", trainer->node->rank, (int)call->act,
+			   answer->code);
+	}
+	bool named = answer->code != FSDP_E_LOST;
+	for (uint32_t rank = 0; rank < sim->config.world_size && !named; rank++) {
+		char name[16];
+		snprintf(name, sizeof(name), "rank %u", rank);
+		named = sim->crashed[rank] && strstr(answer->text, name);
+	}
+	if (!named) {
+		trace_fail("rank %u: the model is lost, but no rank that lost it is named: %s", trainer->node->rank,
+			   answer->text);
+	}
+}
+
+void check_call(struct trainer *trainer, const struct trainer_call *call, const struct answer *answer)
+{
+	uint64_t took_ms = (sim_now_us(trainer->sim) - call->started_us) / 1000;
+	if (took_ms > call->deadline_ms + SIM_SLACK_MS) {
+		trace_fail("rank %u, call %d: answered (%d) after %" PRIu64 " ms, its deadline was %" PRIu64,
+			   trainer->node->rank, (int)call->act, answer->code, took_ms, call->deadline_ms);
+	}
+	check_code(trainer, call, answer);
+}

@@ -1,0 +1,147 @@
+/* What a run trains. Pure functions of the seed; owns nothing. Values have exponents far apart, so that every order of addition but
+ * the right one gives other bits. */
+#include "tests/sim/workload.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum workload_stream { STREAM_SHAPE = 101, STREAM_INITIAL, STREAM_GRADIENT, STREAM_WILD, STREAM_STEP, STREAM_STAGING };
+
+static uint64_t workload_param_count(struct dice *dice, bool large)
+{
+	if (dice_chance(dice, 150)) {
+		return 0;
+	}
+	if (large && dice_chance(dice, 400)) {
+		return dice_between(dice, 1025, 9000);
+	}
+	return dice_between(dice, 1, 40);
+}
+
+static struct optimizer_spec workload_spec(struct dice *dice)
+{
+	switch (dice_below(dice, 4)) {
+	case 0:
+		return (struct optimizer_spec){ .kind = OPTIMIZER_ADAMW };
+	case 1:
+		return (struct optimizer_spec){ .kind = OPTIMIZER_SGD };
+	case 2:
+		return (struct optimizer_spec){ .kind = OPTIMIZER_SGD, .momentum = true };
+	default:
+		return (struct optimizer_spec){ .kind = OPTIMIZER_SGD, .momentum = true, .nesterov = true };
+	}
+}
+
+void workload_init(struct workload *workload, uint32_t index, uint64_t seed, uint32_t world_size)
+{
+	struct dice dice = { .state = DICE_HASH(seed, index, STREAM_SHAPE) };
+	bool many = world_size <= 8;
+	*workload = (struct workload){ .seed = DICE_HASH(seed, index) };
+	snprintf(workload->name, sizeof(workload->name), "model%u", index);
+	workload->unit_count = (uint32_t)dice_between(&dice, 1, many ? WORKLOAD_UNITS_MAX - 1 : 2);
+	bool large = many && dice_chance(&dice, 600);
+	for (uint32_t u = 0; u < workload->unit_count; u++) {
+		struct workload_unit *unit = &workload->units[u];
+		unit->param_count = (uint32_t)dice_between(&dice, 1, WORKLOAD_PARAMS_MAX);
+		for (uint32_t p = 0; p < unit->param_count; p++) {
+			unit->counts[p] = workload_param_count(&dice, large);
+			unit->total += unit->counts[p];
+		}
+	}
+	bool sum = dice_chance(&dice, 300);
+	workload->options = (struct manifest_options){ .op = sum ? REDUCE_SUM : REDUCE_MEAN,
+						       .scale = sum ? 0.25 + (double)dice_below(&dice, 4) / 3.0 : 1.0,
+						       .optimizer = workload_spec(&dice) };
+	workload->steps = dice_between(&dice, 2, many ? 6 : 2);
+	workload->wild = dice_chance(&dice, 400);
+}
+
+struct manifest *workload_manifest(const struct workload *workload, const uint32_t *order, bool odd)
+{
+	struct manifest *manifest;
+	int rc = manifest_new(workload->name, &workload->options, &manifest);
+	assert(rc == 0);
+	for (uint32_t i = 0; i < workload->unit_count; i++) {
+		const struct workload_unit *unit = &workload->units[order[i]];
+		char name[16];
+		snprintf(name, sizeof(name), "u%u", order[i]);
+		rc = manifest_add_unit(manifest, name);
+		assert(rc == 0);
+		for (uint32_t p = 0; p < unit->param_count; p++) {
+			char param_name[16];
+			snprintf(param_name, sizeof(param_name), "p%u", p);
+			struct manifest_param param = { .name = param_name,
+							.dtype = FSDP_F32,
+							.ndim = unit->counts[p] == 1 ? 0 : 1,
+							.shape = { unit->counts[p] } };
+			if (odd && order[i] == 0 && p == 0) {
+				param.ndim = 1;
+				param.shape[0] = unit->counts[p] + 7;
+			}
+			rc = manifest_add_param(manifest, &param);
+			assert(rc == 0);
+		}
+	}
+	rc = manifest_seal(manifest);
+	assert(rc == 0);
+	return manifest;
+}
+
+/* Of either sign, with 23 bits that matter and exponents of a range. */
+static float workload_float(uint64_t chance, int exponents)
+{
+	float mantissa = 1.0f + (float)(chance & 0x7fffff) / 8388608.0f;
+	int exponent = (int)((chance >> 23) % (uint64_t)exponents) - exponents / 2;
+	float value = ldexpf(mantissa, exponent);
+	return chance >> 63 ? -value : value;
+}
+
+float workload_initial(const struct workload *workload, uint64_t life, uint32_t unit, uint64_t element)
+{
+	return workload_float(DICE_HASH(workload->seed, STREAM_INITIAL, life, unit, element), 4);
+}
+
+void workload_gradient(const struct workload *workload, const struct workload_place *place, float *ret_values)
+{
+	uint64_t key = DICE_HASH(workload->seed, place->life, place->step, place->attempt, place->micro_batch,
+				 place->rank, place->unit);
+	uint64_t total = workload->units[place->unit].total;
+	for (uint64_t i = 0; i < total; i++) {
+		ret_values[i] = workload_float(DICE_HASH(key, STREAM_GRADIENT, i), 24);
+	}
+	uint64_t wild = DICE_HASH(key, STREAM_WILD);
+	if (workload->wild && total > 0 && wild % 40 == 0) {
+		ret_values[(wild >> 8) % total] = (wild >> 40) % 2 ? NAN : -INFINITY;
+	}
+}
+
+enum step_commit workload_commit(const struct workload *workload, uint64_t life, uint64_t step)
+{
+	return DICE_HASH(workload->seed, STREAM_STEP, life, step) % 6 == 0 ? COMMIT_STAGING : COMMIT_OPTIMIZER;
+}
+
+struct optimizer_options workload_step_options(const struct workload *workload, uint64_t life, uint64_t step)
+{
+	struct dice dice = { .state = DICE_HASH(workload->seed, STREAM_STEP, life, step, 1) };
+	const struct optimizer_spec *spec = &workload->options.optimizer;
+	struct optimizer_options options = { .learning_rate = 0.001 * (double)dice_between(&dice, 1, 100) };
+	if (dice_chance(&dice, 500)) {
+		options.weight_decay = 0.01 * (double)dice_between(&dice, 1, 10);
+	}
+	if (spec->kind == OPTIMIZER_ADAMW) {
+		options.beta1 = 0.9;
+		options.beta2 = 0.999;
+		options.epsilon = 1e-8;
+	} else if (spec->momentum) {
+		options.momentum = 0.9;
+		options.dampening = spec->nesterov ? 0 : 0.1 * (double)dice_below(&dice, 3);
+	}
+	return options;
+}
+
+float workload_staging(const struct workload *workload, uint64_t life, uint64_t step, uint32_t unit, uint64_t element)
+{
+	return workload_float(DICE_HASH(workload->seed, STREAM_STAGING, life, step, unit, element), 4);
+}

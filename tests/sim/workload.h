@@ -1,0 +1,49 @@
+/*
+ * What a run trains: the models of a seed, their units and parameters, and every number that a trainer writes, as pure functions
+ * of the seed. Immutable after workload_init.
+ */
+#ifndef TESTS_SIM_WORKLOAD_H
+#define TESTS_SIM_WORKLOAD_H
+
+#include "daemon/store/command.h"
+#include "tests/sim/dice.h"
+
+#define WORKLOAD_UNITS_MAX 6
+#define WORKLOAD_PARAMS_MAX 3
+
+struct workload_unit {
+	uint32_t param_count;
+	uint64_t counts[WORKLOAD_PARAMS_MAX]; /* elements */
+	uint64_t total;
+};
+
+struct workload {
+	char name[16];
+	uint64_t seed;
+	uint32_t unit_count;
+	struct workload_unit units[WORKLOAD_UNITS_MAX]; /* canonical order: "u0", "u1", ... */
+	struct manifest_options options;
+	uint64_t steps; /* so many are committed */
+	bool wild;      /* some gradients are not finite */
+};
+
+void workload_init(struct workload *workload, uint32_t index, uint64_t seed, uint32_t world_size);
+
+/* The sealed manifest of a trainer that registers units in `order` (canonical indices). odd: as a trainer registers it that has
+ * another opinion of the model. */
+struct manifest *workload_manifest(const struct workload *workload, const uint32_t *order, bool odd);
+
+/* life: which try of the whole training; a model that was dropped begins another. */
+float workload_initial(const struct workload *workload, uint64_t life, uint32_t unit, uint64_t element);
+
+struct workload_place { /* of one contribution */
+	uint64_t life, step;
+	uint32_t attempt, micro_batch, rank, unit;
+};
+void workload_gradient(const struct workload *workload, const struct workload_place *place, float *ret_values);
+
+enum step_commit workload_commit(const struct workload *workload, uint64_t life, uint64_t step);
+struct optimizer_options workload_step_options(const struct workload *workload, uint64_t life, uint64_t step);
+float workload_staging(const struct workload *workload, uint64_t life, uint64_t step, uint32_t unit, uint64_t element);
+
+#endif
