@@ -222,7 +222,9 @@ static void ended(struct run *run, struct child *child, int status)
 	child->pid = 0;
 	output_pump(&child->out);
 	output_pump(&child->err);
-	if (child->daemon && (!run->draining || code != 0)) {
+	/* A command may be over before its daemon can take SIGTERM otherwise. */
+	bool told = run->draining && (code == 0 || code == 128 + SIGTERM);
+	if (child->daemon && !told) {
 		fprintf(stderr, "fsdp-run: the daemon of rank %u ended with %d\n", child->rank, code);
 		if (run->result == 0)
 			run->result = 1;
