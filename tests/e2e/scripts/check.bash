@@ -182,7 +182,7 @@ is_running() {
 ends() {
   local got=0
   wait_until not is_running "$1" || return 1
-  wait "${pids[$1]}" || got=$?
+  wait "${pids[$1]}" 2>/dev/null || got=$?
   unset "pids[$1]"
   case $2 in
     bad) [ "$got" -ne 0 ] && return 0 ;;

@@ -84,7 +84,7 @@ start 0
 check "a daemon of one starts" wait_until all_well 0
 configure port b 0 1
 check "an endpoint that another daemon has is refused" not gives 0 "$fsdpd" --config "$folder/port/fsdpd.conf"
-check "it is named" answers "${control_ports[0]}"
+check "it is named" answers "127.0.0.1:${bulk_ports[0]}" "Address already in use"
 taken=$folder/0/client.sock
 choose_ports 1
 configure other b 0 1

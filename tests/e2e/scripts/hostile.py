@@ -12,14 +12,13 @@ WAIT = 10.0
 
 
 def tcp(port):
-    made = socket.create_connection((LOOPBACK, int(port)), WAIT)
-    return made
+    return socket.create_connection((LOOPBACK, int(port)), WAIT)
 
 
 def local(path):
     made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    made.connect(path) # without a time-out: it would not wait for room in the queue, but fail
     made.settimeout(WAIT)
-    made.connect(path)
     return made
 
 

@@ -7,6 +7,8 @@ name, address, command = sys.argv[1], sys.argv[2], sys.argv[3:]
 listener = socket.socket()
 listener.bind((address, 0))
 listener.listen()
-os.dup2(listener.fileno(), 3)
+if listener.fileno() != 3:
+    os.dup2(listener.fileno(), 3)
+os.set_inheritable(3, True)
 os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="1", LISTEN_FDNAMES=name)
 os.execv(command[0], command)

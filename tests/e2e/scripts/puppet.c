@@ -92,6 +92,8 @@ int main(void)
 	while (fgets(line, sizeof(line), stdin)) {
 		int count = sscanf(line, "%31s %199s", word, name);
 		int code = FSDP_E_INVALID;
+		if (count > 0 && strcmp(word, "quit") == 0)
+			break;
 		for (size_t i = 0; count > 0 && i < sizeof(commands) / sizeof(*commands); i++)
 			if (strcmp(word, commands[i].word) == 0)
 				code = commands[i].run(count > 1 ? name : "m");

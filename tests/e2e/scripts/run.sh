@@ -119,7 +119,6 @@ for child in $(children killed); do echo "$child" >"$folder/pid.of$child"; done
 check "four processes" pids_are 4
 kill -KILL "${pids[killed]}"
 check "its own death ends daemons and commands too" wait_until all_gone
-wait "${pids[killed]}" 2>/dev/null
-unset "pids[killed]"
+check "by SIGKILL" ends killed 137
 
 finish

@@ -42,8 +42,7 @@ both() {
   tell 0 "$1" && tell 1 "$1" && did 0 0 && did 1 0
 }
 release() {
-  local string=${strings[$1]}
-  exec {string}>&-
+  echo quit >&"${strings[$1]}"
   ends "puppet$1" 0
 }
 
@@ -146,7 +145,8 @@ check "a drop of an unknown model is 1" ask 1 0 model drop nothing
 check "both keep it and go" both keep
 check "the model stays" shows '.models[0] | .name == "m" and .workers == 0 and .step == 1' models
 check "no worker has it" shows '[.workers[] | .model] | all(. == "")' workers
-check "now it is dropped" ask 0 1 model drop m
+# What the coordinator knows of another rank's workers is as old as that rank's last heartbeat.
+check "now it is dropped" wait_until ask 0 1 model drop m
 no_model() { shows '.models == []' models; }
 check "on both" wait_until no_model
 for name in 0 1; do check "the trainer of rank $name leaves" release "$name"; done
