@@ -1,0 +1,589 @@
+/*
+ * The in-memory cluster of the engine's unit tests. Owns engines, plans and everything in flight. One thread.
+ */
+#include "tests/unit/engine/cluster.h"
+
+#include "proto/peer_message.h"
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CLUSTER_TICK_MS 100
+
+static uint64_t cluster_incarnation(uint32_t rank)
+{
+	return 1000 + rank;
+}
+
+/* ---- The transport ---- */
+
+static void cluster_free_message(struct cluster_message *message)
+{
+	buffer_unref(message->payload);
+	buffer_unref(message->piece.buffer);
+	free(message->header);
+	free(message);
+}
+
+static void cluster_queue(struct cluster_message **list, const void *header, size_t size, struct transport_piece piece)
+{
+	struct cluster_message *message = calloc(1, sizeof(*message));
+
+	message->header = malloc(size);
+	memcpy(message->header, header, size);
+	message->header_size = size;
+	message->piece = piece;
+	if (piece.buffer)
+		buffer_ref(piece.buffer);
+	while (*list)
+		list = &(*list)->next;
+	*list = message;
+}
+
+static struct cluster_message *cluster_pop(struct cluster_message **list)
+{
+	struct cluster_message *message = *list;
+
+	*list = message->next;
+	message->next = NULL;
+	return message;
+}
+
+static struct cluster_link *cluster_link(struct transport *transport, uint32_t to)
+{
+	struct cluster_node *node = (struct cluster_node *)transport;
+
+	return &node->cluster->links[node->rank][to];
+}
+
+static int cluster_send(struct transport *transport, uint32_t to, const void *header, size_t size,
+			struct transport_piece payload)
+{
+	struct cluster_link *link = cluster_link(transport, to);
+
+	if (!link->connected)
+		return -ENOTCONN;
+	cluster_queue(&link->sent, header, size, payload);
+	return 0;
+}
+
+static int cluster_answer(struct transport *transport, transport_connection connection, const void *header, size_t size)
+{
+	struct cluster_node *node = (struct cluster_node *)transport;
+
+	for (uint32_t from = 0; from < node->cluster->size; from++) {
+		struct cluster_link *link = &node->cluster->links[from][node->rank];
+
+		if (link->connected && link->connection == connection) {
+			cluster_queue(&link->answers, header, size, (struct transport_piece){ 0 });
+			return 0;
+		}
+	}
+	return -ENOTCONN;
+}
+
+static void cluster_reset(struct transport *transport, uint32_t to)
+{
+	cluster_link(transport, to)->breaking = true;
+}
+
+static void cluster_drop(struct transport *transport, transport_connection connection)
+{
+	struct cluster_node *node = (struct cluster_node *)transport;
+
+	for (uint32_t from = 0; from < node->cluster->size; from++) {
+		struct cluster_link *link = &node->cluster->links[from][node->rank];
+
+		if (link->connection == connection)
+			link->breaking = true;
+	}
+}
+
+static void cluster_make_anew(struct cluster *cluster, uint32_t from, uint32_t to)
+{
+	struct cluster_link *link = &cluster->links[from][to];
+	const struct transport_events *events = engine_transport_events();
+	void *sender = engine_transport_context(cluster->nodes[from].engine);
+
+	link->breaking = false;
+	while (link->sent)
+		cluster_free_message(cluster_pop(&link->sent));
+	while (link->answers)
+		cluster_free_message(cluster_pop(&link->answers));
+	if (link->connected) {
+		link->connected = false;
+		events->disconnected(sender, to);
+		events->closed(engine_transport_context(cluster->nodes[to].engine), link->connection);
+	}
+	link->connected = true;
+	link->connection = ++cluster->next_connection;
+	events->connected(sender, to);
+}
+
+static void cluster_deliver(struct cluster *cluster, uint32_t from, uint32_t to)
+{
+	struct cluster_link *link = &cluster->links[from][to];
+	struct cluster_message *message = cluster_pop(&link->sent);
+
+	if (message->piece.buffer) {
+		assert(buffer_new_heap(message->piece.size, &message->payload) == 0);
+		memcpy(buffer_data(message->payload),
+		       (char *)buffer_data(message->piece.buffer) + message->piece.offset, message->piece.size);
+	}
+	buffer_unref(message->piece.buffer);
+	message->piece.buffer = NULL;
+	engine_transport_events()->message(engine_transport_context(cluster->nodes[to].engine), link->connection,
+					   message->header, message->header_size, message->payload);
+	cluster_free_message(message);
+}
+
+static bool cluster_step_link(struct cluster *cluster, uint32_t from, uint32_t to)
+{
+	struct cluster_link *link = &cluster->links[from][to];
+
+	if (link->breaking) {
+		cluster_make_anew(cluster, from, to);
+		return true;
+	}
+	if (link->answers) {
+		struct cluster_message *message = cluster_pop(&link->answers);
+
+		engine_transport_events()->answered(engine_transport_context(cluster->nodes[from].engine), to,
+						    message->header, message->header_size);
+		cluster_free_message(message);
+		return true;
+	}
+	if (link->sent && !link->clogged) {
+		cluster_deliver(cluster, from, to);
+		return true;
+	}
+	return false;
+}
+
+/* ---- The executor, the wake, the reports ---- */
+
+static void cluster_submit(struct executor *executor, struct job *job)
+{
+	struct cluster_node *node =
+		(struct cluster_node *)(void *)((char *)executor - offsetof(struct cluster_node, executor));
+	struct job **link = &node->jobs;
+
+	while (*link)
+		link = (struct job **)(void *)&(*link)->letter.next;
+	job->letter.next = NULL;
+	*link = job;
+}
+
+static bool cluster_step_node(struct cluster_node *node)
+{
+	struct job *job = node->jobs;
+
+	if (node->woken) {
+		node->woken = false;
+		engine_run(node->engine);
+		return true;
+	}
+	if (!job || node->cluster->jobs_held)
+		return false;
+	node->jobs = (struct job *)(void *)job->letter.next;
+	job->run(job);
+	job->done(job);
+	return true;
+}
+
+static void cluster_report(void *context, struct report *report)
+{
+	struct cluster_node *node = context;
+	struct report **link = &node->reports;
+
+	while (*link)
+		link = (struct report **)(void *)&(*link)->letter.next;
+	report->letter.next = NULL;
+	*link = report;
+}
+
+static void cluster_wake(void *context)
+{
+	((struct cluster_node *)context)->woken = true;
+}
+
+struct report *cluster_take(struct cluster *cluster, uint32_t rank, enum report_kind kind)
+{
+	struct report **link = &cluster->nodes[rank].reports;
+	struct report *report;
+
+	while (*link && (*link)->kind != kind)
+		link = (struct report **)(void *)&(*link)->letter.next;
+	report = *link;
+	if (report)
+		*link = (struct report *)(void *)report->letter.next;
+	return report;
+}
+
+unsigned cluster_count(struct cluster *cluster, uint32_t rank, enum report_kind kind)
+{
+	struct report *report;
+	unsigned count = 0;
+
+	while ((report = cluster_take(cluster, rank, kind))) {
+		report_free(report);
+		count++;
+	}
+	return count;
+}
+
+/* ---- Time ---- */
+
+void cluster_run(struct cluster *cluster)
+{
+	bool moved = true;
+
+	while (moved) {
+		moved = false;
+		for (uint32_t from = 0; from < cluster->size; from++) {
+			for (uint32_t to = 0; to < cluster->size; to++)
+				moved |= from != to && cluster_step_link(cluster, from, to);
+			moved |= cluster_step_node(&cluster->nodes[from]);
+		}
+	}
+}
+
+void cluster_tick(struct cluster *cluster)
+{
+	cluster->now_ms += CLUSTER_TICK_MS;
+	for (uint32_t rank = 0; rank < cluster->size; rank++)
+		engine_tick(cluster->nodes[rank].engine, cluster->now_ms);
+	cluster_run(cluster);
+}
+
+void cluster_break(struct cluster *cluster, uint32_t from, uint32_t to)
+{
+	cluster->links[from][to].breaking = true;
+}
+
+void cluster_forge(struct cluster *cluster, uint32_t from, uint32_t to, struct peer_message *message,
+		   const void *payload)
+{
+	struct cluster_link *link = &cluster->links[from][to];
+	struct transport_piece piece = { 0 };
+	struct peer_message real;
+	void *header;
+	size_t size;
+	/* The stamps are those of a harmless message. */
+	struct cluster_message *newest;
+
+	engine_tick(cluster->nodes[from].engine, cluster->now_ms);
+	for (newest = link->sent; newest && newest->next; newest = newest->next)
+		;
+	assert(newest && peer_message_read(newest->header, newest->header_size, &real) == 0);
+	message->protocol = real.protocol;
+	message->cluster = real.cluster;
+	message->generation = real.generation;
+	message->incarnation = real.incarnation;
+	message->link = real.link;
+	message->source = real.source;
+	if (!message->model)
+		message->model = CLUSTER_MODEL;
+	peer_message_fini(&real);
+	assert(peer_message_write(message, &header, &size) == 0);
+	if (payload) {
+		piece.size = message->length;
+		assert(buffer_new_heap(piece.size, &piece.buffer) == 0);
+		memcpy(buffer_data(piece.buffer), payload, piece.size);
+	}
+	cluster_queue(&link->sent, header, size, piece);
+	buffer_unref(piece.buffer);
+	free(header);
+}
+
+/* ---- Commands ---- */
+
+struct command *cluster_command(enum command_kind kind)
+{
+	struct command *command = command_new(kind);
+
+	command->model = CLUSTER_MODEL;
+	return command;
+}
+
+void cluster_give(struct cluster *cluster, uint32_t rank, struct command *command)
+{
+	engine_command(cluster->nodes[rank].engine, command);
+}
+
+void cluster_give_all(struct cluster *cluster, const struct command *command)
+{
+	for (uint32_t rank = 0; rank < cluster->size; rank++) {
+		struct command *copy = command_new(command->kind);
+
+		*copy = *command;
+		cluster_give(cluster, rank, copy);
+	}
+}
+
+float *cluster_slot(struct cluster *cluster, uint32_t rank, uint32_t slot)
+{
+	return (float *)((char *)plan_memory(cluster->nodes[rank].plan)->grads.base +
+			 (size_t)slot * CLUSTER_SLOT_BYTES);
+}
+
+float *cluster_gathered(struct cluster *cluster, uint32_t rank, uint32_t slot)
+{
+	return (float *)((char *)plan_memory(cluster->nodes[rank].plan)->gathers.base +
+			 (size_t)slot * CLUSTER_SLOT_BYTES);
+}
+
+static uint64_t cluster_unit_elements(struct cluster *cluster, uint32_t rank, uint32_t unit)
+{
+	return plan_unit(cluster->nodes[rank].plan, unit)->layout.full_bytes / sizeof(float);
+}
+
+static void cluster_fill(struct cluster *cluster, uint32_t rank, uint32_t unit, uint32_t slot, float first, float each)
+{
+	float *values = cluster_slot(cluster, rank, slot);
+
+	for (uint64_t i = 0; i < cluster_unit_elements(cluster, rank, unit); i++)
+		values[i] = first + (float)i * each;
+}
+
+void cluster_load(struct cluster *cluster, uint32_t unit, float first)
+{
+	struct command publish = { .kind = COMMAND_PUBLISH, .model = CLUSTER_MODEL, .unit = unit };
+
+	for (uint32_t rank = 0; rank < cluster->size; rank++) {
+		struct command *load = cluster_command(COMMAND_LOAD);
+
+		cluster_fill(cluster, rank, unit, CLUSTER_SLOTS - 1, first, 1);
+		load->unit = unit;
+		load->slot = (uint64_t)(CLUSTER_SLOTS - 1) * CLUSTER_SLOT_BYTES;
+		cluster_give(cluster, rank, load);
+	}
+	cluster_run(cluster);
+	for (uint32_t rank = 0; rank < cluster->size; rank++)
+		assert(cluster_count(cluster, rank, REPORT_LOADED) == 1);
+	cluster_give_all(cluster, &publish);
+	cluster_run(cluster);
+	for (uint32_t rank = 0; rank < cluster->size; rank++)
+		cluster_count(cluster, rank, REPORT_PROGRESS);
+}
+
+void cluster_reduce_in(struct cluster *cluster, uint32_t rank, uint32_t unit, uint64_t step, uint32_t attempt,
+		       uint32_t micro_batch, uint32_t slot, float first, float each)
+{
+	struct command *reduce = cluster_command(COMMAND_REDUCE);
+
+	cluster_fill(cluster, rank, unit, slot, first, each);
+	reduce->unit = unit;
+	reduce->step = step;
+	reduce->attempt = attempt;
+	reduce->micro_batch = micro_batch;
+	reduce->slot = (uint64_t)slot * CLUSTER_SLOT_BYTES;
+	cluster_give(cluster, rank, reduce);
+}
+
+void cluster_reduce(struct cluster *cluster, uint32_t rank, uint32_t unit, uint32_t micro_batch, uint32_t slot,
+		    float first, float each)
+{
+	cluster_reduce_in(cluster, rank, unit, 0, 0, micro_batch, slot, first, each);
+}
+
+static uint8_t *cluster_bits(const char *text)
+{
+	size_t size = strlen(text);
+	uint8_t *bits = malloc(size + 1);
+
+	for (size_t i = 0; i < size; i++)
+		bits[i] = text[i] == '1';
+	return bits;
+}
+
+void cluster_close_in(struct cluster *cluster, uint32_t rank, uint64_t step, uint32_t attempt, uint32_t micro_batch,
+		      const char *absent, bool last, double weight)
+{
+	struct command *command = cluster_command(COMMAND_CLOSE);
+
+	command->step = step;
+	command->attempt = attempt;
+	command->micro_batch = micro_batch;
+	command->bits = absent ? cluster_bits(absent) : NULL;
+	command->last = last;
+	command->weight = weight;
+	cluster_give(cluster, rank, command);
+}
+
+void cluster_close(struct cluster *cluster, uint32_t rank, uint32_t micro_batch, const char *absent, bool last,
+		   double weight)
+{
+	cluster_close_in(cluster, rank, 0, 0, micro_batch, absent, last, weight);
+}
+
+void cluster_gather(struct cluster *cluster, uint32_t rank, uint32_t unit, uint32_t slot, uint64_t version)
+{
+	struct command *gather = cluster_command(COMMAND_GATHER);
+
+	gather->unit = unit;
+	gather->slot = (uint64_t)slot * CLUSTER_SLOT_BYTES;
+	gather->version = version;
+	cluster_give(cluster, rank, gather);
+}
+
+void cluster_apply_on(struct cluster *cluster, uint32_t rank, uint64_t step, enum step_outcome outcome,
+		      enum step_commit commit, double rate, const char *present)
+{
+	struct command *apply = cluster_command(COMMAND_APPLY);
+	uint32_t units = plan_unit_count(cluster->nodes[rank].plan);
+
+	apply->step = step;
+	apply->outcome = outcome;
+	apply->commit = commit;
+	apply->options.learning_rate = rate;
+	apply->options.beta1 = 0.9;
+	apply->options.beta2 = 0.999;
+	apply->options.epsilon = 1e-8;
+	apply->bits = malloc(units + 1);
+	memset(apply->bits, 1, units);
+	if (present) {
+		free(apply->bits);
+		apply->bits = cluster_bits(present);
+	}
+	cluster_give(cluster, rank, apply);
+}
+
+void cluster_apply(struct cluster *cluster, uint64_t step, enum step_outcome outcome, enum step_commit commit,
+		   double rate)
+{
+	for (uint32_t rank = 0; rank < cluster->size; rank++)
+		cluster_apply_on(cluster, rank, step, outcome, commit, rate, NULL);
+}
+
+static float cluster_look(struct cluster *cluster, uint32_t unit, uint64_t element,
+			  float *(*where)(const struct plan *plan, uint32_t unit))
+{
+	for (uint32_t rank = 0; rank < cluster->size; rank++) {
+		const struct plan *plan = cluster->nodes[rank].plan;
+		struct range range = plan_shard_of(plan, unit, rank);
+
+		if (element >= range.offset && element - range.offset < range.count)
+			return where(plan, unit)[element - range.offset];
+	}
+	assert(false);
+	return 0;
+}
+
+float cluster_gradient(struct cluster *cluster, uint32_t unit, uint64_t element)
+{
+	return cluster_look(cluster, unit, element, plan_gradient);
+}
+
+float cluster_master(struct cluster *cluster, uint32_t unit, uint64_t element)
+{
+	return cluster_look(cluster, unit, element, plan_master);
+}
+
+/* ---- Making one ---- */
+
+static struct manifest *cluster_manifest(const struct cluster_options *options)
+{
+	const struct manifest_options model = { .op = options->op,
+						.scale = options->scale ? options->scale : 1,
+						.optimizer = { .kind = options->optimizer } };
+	struct manifest *manifest;
+
+	assert(manifest_new("model", &model, &manifest) == 0);
+	for (unsigned i = 0; options->units[i] != CLUSTER_UNITS_END; i++) {
+		struct manifest_param param = { .name = (char[]){ "w" }, .dtype = FSDP_F32, .ndim = 1 };
+		char name[16];
+
+		snprintf(name, sizeof(name), "u%u", i);
+		param.shape[0] = options->units[i];
+		assert(manifest_add_unit(manifest, name) == 0);
+		assert(manifest_add_param(manifest, &param) == 0);
+	}
+	assert(manifest_seal(manifest) == 0);
+	return manifest;
+}
+
+static void cluster_init_node(struct cluster *cluster, uint32_t rank, const struct cluster_options *options,
+			      struct manifest *manifest)
+{
+	struct cluster_node *node = &cluster->nodes[rank];
+	const uint64_t pool = (uint64_t)CLUSTER_SLOTS * CLUSTER_SLOT_BYTES;
+	struct engine_config config = { .rank = rank,
+					.world_size = cluster->size,
+					.cluster = "test",
+					.incarnation = cluster_incarnation(rank),
+					.chunk_bytes = options->chunk_bytes ? options->chunk_bytes : 4096,
+					.window_bytes = options->window_bytes ? options->window_bytes : 65536,
+					.read_drain_ms = 250,
+					.transport = &node->transport,
+					.executor = &node->executor,
+					.report = cluster_report,
+					.wake = cluster_wake,
+					.context = node,
+					.counters = &node->counters,
+					.link_counters = &node->link_counters };
+
+	node->transport = (struct transport){
+		.send = cluster_send, .answer = cluster_answer, .reset = cluster_reset, .drop = cluster_drop
+	};
+	node->executor.submit = cluster_submit;
+	node->cluster = cluster;
+	node->rank = rank;
+	assert(engine_new(&config, &node->engine) == 0);
+	assert(plan_new(manifest, rank, cluster->size, &node->plan) == 0);
+	assert(plan_allocate(node->plan, pool, pool, true) == 0);
+}
+
+struct cluster *cluster_new(const struct cluster_options *options)
+{
+	struct cluster *cluster = calloc(1, sizeof(*cluster));
+	struct manifest *manifest = cluster_manifest(options);
+
+	cluster->size = options->size;
+	cluster->generation = 42;
+	for (uint32_t rank = 0; rank < cluster->size; rank++)
+		cluster_init_node(cluster, rank, options, manifest);
+	manifest_unref(manifest);
+	for (uint32_t rank = 0; rank < cluster->size; rank++) {
+		struct command *peers = command_new(COMMAND_PEERS);
+		struct command *add = cluster_command(COMMAND_ADD);
+
+		peers->generation = cluster->generation;
+		peers->incarnations = calloc(cluster->size, sizeof(*peers->incarnations));
+		for (uint32_t i = 0; i < cluster->size; i++)
+			peers->incarnations[i] = cluster_incarnation(i);
+		cluster_give(cluster, rank, peers);
+		add->plan = plan_ref(cluster->nodes[rank].plan);
+		cluster_give(cluster, rank, add);
+		for (uint32_t to = 0; to < cluster->size; to++)
+			cluster->links[rank][to].breaking = rank != to;
+	}
+	cluster_run(cluster);
+	return cluster;
+}
+
+void cluster_free(struct cluster *cluster)
+{
+	cluster->jobs_held = false;
+	for (uint32_t rank = 0; rank < cluster->size; rank++)
+		engine_stop(cluster->nodes[rank].engine);
+	for (uint32_t from = 0; from < cluster->size; from++) {
+		for (uint32_t to = 0; to < cluster->size; to++)
+			cluster->links[from][to].clogged = false;
+	}
+	cluster_run(cluster);
+	for (uint32_t rank = 0; rank < cluster->size; rank++) {
+		assert(engine_is_idle(cluster->nodes[rank].engine));
+		engine_free(cluster->nodes[rank].engine);
+		plan_unref(cluster->nodes[rank].plan);
+		while (cluster->nodes[rank].reports) {
+			struct report *report = cluster->nodes[rank].reports;
+
+			cluster->nodes[rank].reports = (struct report *)(void *)report->letter.next;
+			report_free(report);
+		}
+	}
+	free(cluster);
+}
