@@ -10,13 +10,13 @@ static struct cluster *cluster_of(uint32_t size, enum reduce_op op, double scale
 		.size = size, .units = units, .op = op, .scale = scale, .optimizer = OPTIMIZER_SGD });
 }
 
-static void expect_reduced(struct cluster *cluster, bool finite)
+static void expect_reduced(struct cluster *cluster)
 {
 	for (uint32_t rank = 0; rank < cluster->size; rank++) {
 		struct report *report = cluster_take(cluster, rank, REPORT_REDUCED);
 
 		cr_assert(report, "rank %u", rank);
-		cr_assert_eq(report->finite, finite || !report->finite); /* a rank looks at its own shard alone */
+		cr_assert(report->finite);
 		report_free(report);
 		cr_assert_not(cluster_take(cluster, rank, REPORT_REDUCED));
 	}
@@ -32,7 +32,7 @@ Test(reduce, the_mean_of_rank_numbers_is_one_and_a_half_for_every_split)
 			cluster_close(cluster, rank, 0, NULL, true, 1);
 		}
 		cluster_run(cluster);
-		expect_reduced(cluster, true);
+		expect_reduced(cluster);
 		for (uint64_t i = 0; i < elements; i++)
 			cr_assert_eq(cluster_gradient(cluster, 0, i), 1.5f);
 		for (uint32_t rank = 0; rank < 4; rank++)
@@ -57,7 +57,7 @@ Test(reduce, adds_in_rank_order_whoever_comes_first)
 		for (uint32_t rank = 0; rank < 4; rank++)
 			cluster_close(cluster, rank, 0, NULL, true, 1);
 		cluster_run(cluster);
-		expect_reduced(cluster, true);
+		expect_reduced(cluster);
 		for (uint64_t i = 0; i < 4099; i++)
 			cr_assert_eq(cluster_gradient(cluster, 0, i), 1.0f);
 		cluster_free(cluster);
@@ -73,7 +73,7 @@ Test(reduce, large_units_go_through_windows_and_jobs)
 		cluster_close(cluster, rank, 0, NULL, true, 1);
 	}
 	cluster_run(cluster);
-	expect_reduced(cluster, true);
+	expect_reduced(cluster);
 	for (uint64_t i = 0; i < 500000; i++)
 		cr_assert_eq(cluster_gradient(cluster, 0, i), 0.5f * (3 + 3 * (float)i));
 	cr_assert_eq(cluster->nodes[0].counters.violations, 0);
@@ -96,7 +96,7 @@ Test(reduce, micro_batches_come_before_ranks)
 	cluster_reduce(cluster, 0, 0, 1, 1, -1e8f, 0);
 	cluster_close(cluster, 0, 1, NULL, true, 2);
 	cluster_run(cluster);
-	expect_reduced(cluster, true);
+	expect_reduced(cluster);
 	cr_assert_eq(cluster_gradient(cluster, 0, 0), 1.0f);
 	cr_assert_eq(cluster_gradient(cluster, 0, 1), 1.0f);
 	cr_assert_eq(cluster_count(cluster, 0, REPORT_RETURNED), 2);
@@ -112,7 +112,7 @@ Test(reduce, a_rank_without_a_gradient_counts_in_the_mean)
 	cluster_close(cluster, 0, 0, "10", true, 1);
 	cluster_close(cluster, 1, 0, "11", true, 1);
 	cluster_run(cluster);
-	expect_reduced(cluster, true);
+	expect_reduced(cluster);
 	cr_assert_eq(cluster_gradient(cluster, 1, 0), 1.0f);
 	cr_assert_eq(cluster_gradient(cluster, 1, 1), 1.0f);
 	cr_assert_eq(cluster_gradient(cluster, 0, 0), 0.0f);
@@ -130,7 +130,7 @@ Test(reduce, ranks_may_have_different_numbers_of_micro_batches)
 	cluster_reduce(cluster, 1, 0, 0, 0, 8, 0);
 	cluster_close(cluster, 1, 0, NULL, true, 1);
 	cluster_run(cluster);
-	expect_reduced(cluster, true);
+	expect_reduced(cluster);
 	cr_assert_eq(cluster_gradient(cluster, 0, 2), 5.0f); /* (3 * 4 + 8) / 4 */
 	cluster_free(cluster);
 }
@@ -139,10 +139,10 @@ Test(reduce, a_negative_zero_stays_one)
 {
 	struct cluster *cluster = cluster_of(1, REDUCE_SUM, 1, (uint64_t[]){ 1, CLUSTER_UNITS_END });
 
-	cluster_reduce(cluster, 0, 0, 0, 0, -0.0f, 0);
+	cluster_reduce(cluster, 0, 0, 0, 0, -0.0f, -0.0f);
 	cluster_close(cluster, 0, 0, NULL, true, 1);
 	cluster_run(cluster);
-	expect_reduced(cluster, true);
+	expect_reduced(cluster);
 	cr_assert(signbit(cluster_gradient(cluster, 0, 0)));
 	cluster_free(cluster);
 }
@@ -181,7 +181,7 @@ Test(reduce, is_divided_once_though_the_last_close_comes_late)
 	cluster_close(cluster, 0, 0, NULL, true, 1);
 	cluster_close(cluster, 1, 0, NULL, true, 1);
 	cluster_run(cluster);
-	expect_reduced(cluster, true);
+	expect_reduced(cluster);
 	for (uint64_t i = 0; i < 60000; i++)
 		cr_assert_eq(cluster_gradient(cluster, 0, i), 4.0f);
 	cluster_free(cluster);
