@@ -295,9 +295,11 @@ static int check_options(const struct model *model, enum step_commit commit, con
 		snprintf(text, CALL_TEXT_MAX, "model \"%s\" step %" PRIu64 ": %s", model->name, model->step, why);
 		return FSDP_E_INVALID;
 	}
+	int code = check_trouble(model, text);
+	if (code < 0)
+		return code;
 	for (uint32_t i = 0; i < model->unit_count && model->verified < model->unit_count; i++)
-		if (!model->units[i].trouble &&
-		    (model->units[i].state == UNIT_EMPTY || model->units[i].state == UNIT_LOADING)) {
+		if ((model->units[i].state == UNIT_EMPTY || model->units[i].state == UNIT_LOADING)) {
 			snprintf(text, CALL_TEXT_MAX, "unit \"%s\" was not loaded: load it first",
 				 model_unit_name(model, i));
 			return FSDP_E_STATE;
