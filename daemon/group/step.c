@@ -216,7 +216,7 @@ void worker_next_micro_batch(struct worker *worker, struct call *call)
 	group_leave(group);
 }
 
-/* What sync and step need besides: 0, or a code with its text. */
+/* Where the ranks loaded different values neither sync nor step goes on: 0, or a code with its text. */
 static int check_loaded(const struct model *model, char *text)
 {
 	for (uint32_t i = 0; i < model->unit_count && model->troubled > 0; i++)
@@ -295,16 +295,16 @@ static int check_options(const struct model *model, enum step_commit commit, con
 		snprintf(text, CALL_TEXT_MAX, "model \"%s\" step %" PRIu64 ": %s", model->name, model->step, why);
 		return FSDP_E_INVALID;
 	}
-	int code = check_trouble(model, text);
+	int code = check_loaded(model, text);
 	if (code < 0)
 		return code;
 	for (uint32_t i = 0; i < model->unit_count && model->verified < model->unit_count; i++)
-		if ((model->units[i].state == UNIT_EMPTY || model->units[i].state == UNIT_LOADING)) {
+		if (model->units[i].state == UNIT_EMPTY || model->units[i].state == UNIT_LOADING) {
 			snprintf(text, CALL_TEXT_MAX, "unit \"%s\" was not loaded: load it first",
 				 model_unit_name(model, i));
 			return FSDP_E_STATE;
 		}
-	return check_loaded(model, text);
+	return 0;
 }
 
 /* A step call of a rank that has voted already: it was in doubt, and asks for the answer. */
