@@ -172,12 +172,21 @@ static void progress_repeat(struct source *source)
 	progress_send(source, &list);
 }
 
+/* Between steps, when a source has sent nothing and knows its credit, there is nothing to repeat. */
+static bool progress_is_live(struct source *source)
+{
+	bool arrived = source->arrived != source->tell.arrived;
+
+	source->tell.arrived = source->arrived;
+	return arrived || source->closed > 0 || source->buffered > 0 || progress_credit(source) > source->granted;
+}
+
 void progress_tick(struct model *model)
 {
 	for (uint32_t i = 1; i < model->world_size; i++) {
 		uint32_t rank = (model->rank + i) % model->world_size;
 
-		if (links_is_up(model->engine->links, rank))
+		if (progress_is_live(&model->sources[rank]) && links_is_up(model->engine->links, rank))
 			progress_repeat(&model->sources[rank]);
 	}
 }

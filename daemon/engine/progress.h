@@ -20,6 +20,7 @@ struct telling {
 	struct source *next; /* of those that are due */
 	uint32_t *units;     /* [PROGRESS_UNITS_MAX] that changed; may repeat */
 	uint32_t unit_count;
+	uint64_t arrived;  /* of the source, at the last tick */
 	uint32_t rotation; /* the unit from which on the next tick repeats */
 };
 

@@ -307,6 +307,7 @@ void push_progress(struct model *model, uint32_t rank, const struct peer_message
 {
 	struct target *target = &model->targets[rank];
 
+	target->heard = true;
 	if (message->credit_link == model->engine->peers[rank].link_out)
 		target->credit = engine_max(target->credit, message->credit);
 	if (shards_compare(model, message->step, message->attempt) == 0) {
@@ -348,8 +349,14 @@ void push_tick(struct model *model)
 	for (uint32_t i = 1; i < model->world_size; i++) {
 		uint32_t rank = (model->rank + i) % model->world_size;
 
-		if (links_is_up(model->engine->links, rank))
-			push_send_closes(model, rank);
+		if (!links_is_up(model->engine->links, rank))
+			continue;
+		push_send_closes(model, rank);
+		/* Nothing is lost on a link that holds; who waits in silence asks all the same. */
+		if (!model->targets[rank].heard &&
+		    (model->push.first || model->targets[rank].closed < model->push.close_count))
+			progress_want_all(&model->sources[rank], true);
+		model->targets[rank].heard = false;
 	}
 	/* In two passes: adding one may free others. */
 	for (struct outgoing *outgoing = model->push.first; outgoing; outgoing = outgoing->next)

@@ -34,6 +34,7 @@ struct push {
 struct target {
 	uint64_t credit, sent; /* bytes, on the present link */
 	uint32_t closed;       /* micro-batches of which it took our CLOSE */
+	bool heard;            /* PROGRESS came since the last tick */
 	struct outgoing *next; /* the first that is not sent */
 };
 

@@ -25,6 +25,8 @@ struct cluster_link {
 	bool connected, clogged, breaking;
 	uint64_t connection;
 	struct cluster_message *sent, *answers;
+	void *stamped; /* the last header that was sent: its stamps are right */
+	size_t stamped_size;
 };
 
 struct cluster_node {
