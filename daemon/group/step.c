@@ -328,16 +328,19 @@ void worker_step(struct worker *worker, enum step_commit commit, const struct op
 
 	group_enter(group);
 	call_init(call, CALL_STEP, worker, 0);
+	if (worker->step_owed && worker_check(worker, text) == 0) { /* before an abort of the step after it */
+		worker->step_owed = false;
+		call_answer(group, call, &(struct answer){ .outcome = worker->outcome });
+		group_leave(group);
+		return;
+	}
 	if (!step_admits(worker, call)) {
 		group_leave(group);
 		return;
 	}
 	struct model *model = worker->model;
 	int code;
-	if (worker->step_owed) {
-		worker->step_owed = false;
-		call_answer(group, call, &(struct answer){ .outcome = worker->outcome });
-	} else if (call_find(group, model, CALL_BIT(CALL_STEP))) {
+	if (call_find(group, model, CALL_BIT(CALL_STEP))) {
 		call_fail(group, call, FSDP_E_STATE, "model \"%s\" step %" PRIu64 ": another thread is in step",
 			  model->name, model->step);
 	} else if (model->phase == STEP_VOTED) {
