@@ -227,3 +227,23 @@ Test(group_deadline, what_waits_when_the_daemon_leaves_is_told)
 	assert_answer(calls[0], FSDP_E_STOPPED);
 	free_all(cluster, calls, 1);
 }
+
+Test(group_deadline, an_owed_step_is_answered_before_an_abort_of_the_next)
+{
+	struct cluster *cluster = loaded(2);
+	struct test_call *calls[] = { test_call(1000), test_call(0), test_call(0), test_call(0), test_call(0) };
+	cluster->cut[0][1] = true;
+	cluster_step(cluster, 0, 0.1, calls[1]);
+	cluster_step(cluster, 1, 0.1, calls[0]);
+	cluster_advance(cluster, 2000);
+	assert_answer(calls[0], FSDP_E_IN_DOUBT);
+	group_abort_step(cluster->nodes[0].group, "m", &calls[2]->call);
+	cluster->cut[0][1] = false;
+	cluster_advance(cluster, 1000);
+	cluster_step(cluster, 1, 0.1, calls[3]);
+	assert_answer(calls[3], 0);
+	cr_assert_eq(calls[3]->answer.step, 1);
+	worker_grad(cluster->nodes[1].worker, 0, &calls[4]->call);
+	assert_answer(calls[4], FSDP_E_ABORTED);
+	free_all(cluster, calls, 5);
+}
