@@ -111,6 +111,7 @@ void worker_grad(struct worker *worker, uint32_t registered, struct call *call)
 				  model_unit_name(model, index));
 		} else {
 			int64_t gone = membership_gone(group);
+			worker->step_owed = false; /* it goes on, so it knows */
 			call_wait(group, call);
 			gradient_pump(model);
 			if (gone >= 0 && call_find(group, model, CALL_BIT(CALL_GRAD)))

@@ -230,7 +230,12 @@ void initial_hear_loaded(struct group *group, uint32_t rank, const struct peer_m
 void initial_hear_verified(struct group *group, uint32_t rank, const struct peer_message *message,
 			   struct buffer *payload);
 
-/* ---- step.c, step_coordinator.c ---- */
+/* ---- step.c, step_decision.c, step_abort.c, step_coordinator.c ---- */
+
+void step_move(struct model *model, enum step_phase phase);
+void step_ask_abort(struct model *model);
+struct peer_options step_options_write(const struct optimizer_options *options);
+struct optimizer_options step_options_read(const struct peer_options *options);
 
 /* False: the call was answered, since the worker is to hear of an abort, or the attempt was given up, or nothing can be taken. */
 bool step_admits(struct worker *worker, struct call *call);

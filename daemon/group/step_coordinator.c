@@ -202,7 +202,6 @@ static void say_waiting(struct model *model, uint32_t rank)
 void votes_hear_vote(struct group *group, uint32_t rank, const struct peer_message *message, struct buffer *payload)
 {
 	struct model *model = model_find(group, message->model);
-	const struct peer_options *options = &message->options;
 	(void)payload;
 
 	if (!model || !model_is_live(model) || message->commit > COMMIT_STAGING ||
@@ -217,13 +216,7 @@ void votes_hear_vote(struct group *group, uint32_t rank, const struct peer_messa
 	ballot->cast = true;
 	ballot->finite = message->finite;
 	ballot->commit = (enum step_commit)message->commit;
-	ballot->options = (struct optimizer_options){ .learning_rate = options->learning_rate,
-						      .momentum = options->momentum,
-						      .dampening = options->dampening,
-						      .weight_decay = options->weight_decay,
-						      .beta1 = options->beta1,
-						      .beta2 = options->beta2,
-						      .epsilon = options->epsilon };
+	ballot->options = step_options_read(&message->options);
 	ballot->bits = group_allocate(model->bits_size, 1);
 	if (model->bits_size)
 		memcpy(ballot->bits, message->bits, model->bits_size);
