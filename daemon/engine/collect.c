@@ -175,7 +175,7 @@ static void collect_duplicate(struct source *source, struct unit *unit, const st
 	const float *data = buffer_data(payload);
 
 	ENGINE_COUNT(source->model->engine, duplicates, 1);
-	if (PLANTED(PLANTED_NO_DEDUPLICATION) && !unit->collect.adding && !unit->changing)
+	if (PLANTED(PLANTED_NO_DEDUPLICATION) && !unit->changing)
 		reduce_add_f32(plan_gradient(source->model->plan, unit->index) + message->offset / sizeof(float), &data,
 			       1, message->length / sizeof(float), false, REDUCE_FINISH_NOT, 1);
 }

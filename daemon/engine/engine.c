@@ -164,10 +164,12 @@ static const struct engine_door {
 
 void engine_command(struct engine *engine, struct command *command)
 {
-	const struct engine_door *door = &engine_doors[command->kind];
-	struct model *model = door->group ? NULL : shards_find(engine, command->model);
+	const struct engine_door *door;
+	struct model *model;
 
 	assert((size_t)command->kind < sizeof(engine_doors) / sizeof(engine_doors[0]));
+	door = &engine_doors[command->kind];
+	model = door->group ? NULL : shards_find(engine, command->model);
 	if (door->group && !(engine->stopping && command->kind == COMMAND_ADD))
 		door->group(engine, command);
 	else if (model && door->model)

@@ -1,5 +1,6 @@
 /*
- * Loads initial values. The engine's thread; one task a unit. Until a unit is published nobody reads its masters, so they need no
+ * Loads initial values. The engine's thread; one task a unit at a time, in the order of the commands: the loop compares a load with
+ * the one before it. Until a unit is published nobody reads its masters, so they need no
  * guard here; afterwards a load only compares.
  */
 #include "daemon/engine/load.h"
@@ -12,6 +13,7 @@
 
 struct load_task {
 	struct task task;
+	struct load_task *next; /* of the unit; the first one runs */
 	struct unit *unit;
 	uint64_t slot;
 	bool compare;
@@ -35,38 +37,65 @@ static void load_run(struct task *task)
 	}
 }
 
-static void load_done(struct task *task)
+static void load_free(struct load_task *load)
 {
-	struct load_task *load = (struct load_task *)task;
-	struct model *model = task->model;
-	struct report *report;
+	free(load->sums);
+	free(load);
+}
 
-	if (model->dropping) {
-		free(load->sums);
-		free(load);
-		return;
-	}
-	report = report_new(REPORT_LOADED);
+static void load_report(struct load_task *load)
+{
+	struct model *model = load->unit->model;
+	struct report *report = report_new(REPORT_LOADED);
+
 	report->model = model->id;
 	report->unit = load->unit->index;
 	report->slot = load->slot;
 	report->sums = load->sums;
 	report->sum_count = plan_unit(model->plan, load->unit->index)->layout.param_count;
-	free(load);
+	load->sums = NULL;
 	engine_report(model->engine, report);
+}
+
+static void load_run_first(struct unit *unit)
+{
+	task_start(&unit->loads->task, unit->model, plan_unit(unit->model->plan, unit->index)->layout.full_bytes);
+}
+
+static void load_done(struct task *task)
+{
+	struct load_task *load = (struct load_task *)task;
+	struct unit *unit = load->unit;
+	struct load_task *next;
+
+	unit->loads = load->next;
+	if (!unit->model->dropping)
+		load_report(load);
+	load_free(load);
+	for (; unit->model->dropping && unit->loads; unit->loads = next) {
+		next = unit->loads->next;
+		load_free(unit->loads);
+	}
+	if (unit->loads)
+		load_run_first(unit);
 }
 
 void load_start(struct unit *unit, uint64_t slot, bool compare)
 {
 	const struct layout_unit *layout = &plan_unit(unit->model->plan, unit->index)->layout;
 	struct load_task *load = engine_alloc(1, sizeof(*load));
+	struct load_task **end = &unit->loads;
 
 	*load = (struct load_task){ .task = { .run = load_run, .done = load_done },
 				    .unit = unit,
 				    .slot = slot,
 				    .compare = compare || unit->version > 0,
 				    .sums = engine_alloc(layout->param_count, sizeof(uint64_t)) };
-	task_start(&load->task, unit->model, layout->full_bytes);
+	while (*end)
+		end = &(*end)->next;
+	*end = load;
+	if (unit->loads == load)
+		load_run_first(unit);
 }
 
 void load_publish(struct unit *unit)

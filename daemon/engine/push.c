@@ -139,8 +139,8 @@ static bool push_chunk(struct outgoing *outgoing, uint32_t rank, uint64_t size)
 	part->highest = engine_max(part->highest, part->sent);
 	model->targets[rank].sent += size;
 	ENGINE_COUNT(model->engine, pushed_bytes, size);
-	if (PLANTED(PLANTED_SLOT_TOO_EARLY))
-		push_acknowledge(outgoing, rank, part->sent);
+	if (PLANTED(PLANTED_SLOT_TOO_EARLY) && part->sent == part->length)
+		push_return_slot(model, unit->index, outgoing->slot);
 	return true;
 }
 

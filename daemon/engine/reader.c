@@ -12,6 +12,7 @@
 
 #define GATHER_COPIES_MAX 16        /* chunks in one copy task */
 #define GATHER_OWN_BYTES (4u << 20) /* of our own range in one copy task */
+#define READER_AHEAD_MAX 2          /* versions that an owner may be ahead of us: one that is, one that is to be */
 
 struct gather_chunk {
 	struct gather_chunk *next;
@@ -495,7 +496,8 @@ void reader_stale(struct model *model, uint32_t owner, const struct peer_message
 	gather = gather_of(unit, owner, message->read, &part);
 	if (!gather)
 		return;
-	if (message->version <= gather->version || message->version > gather->version + 2) {
+	/* The owner may be a step ahead of us, however many steps this gather has lasted. */
+	if (message->version <= gather->version || message->version > unit->version + READER_AHEAD_MAX) {
 		shards_count_violation(model);
 		return;
 	}

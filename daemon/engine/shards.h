@@ -22,6 +22,7 @@ struct unit {
 	uint64_t version;
 	bool changing; /* a decision is going to raise its version */
 
+	struct load_task *loads;     /* of initial values; the first one runs */
 	struct serve *serves;        /* reads of it by others, and what of ended ones lies in the transport */
 	struct gather *gathers;      /* reads of it by us that are not done */
 	uint32_t copies;             /* of those, how many still copy our own range */

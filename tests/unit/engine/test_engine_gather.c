@@ -148,6 +148,26 @@ Test(gather, of_a_later_version_is_held_by_an_owner_that_is_behind)
 	cluster_free(cluster);
 }
 
+Test(gather, that_lasted_for_several_steps_starts_again_with_the_present_version)
+{
+	struct cluster *cluster = cluster_of(2, (uint64_t[]){ 40000, CLUSTER_UNITS_END });
+
+	cluster_load(cluster, 0, 0);
+	cluster->links[0][1].clogged = true;
+	cluster_gather(cluster, 0, 0, 0, 1);
+	for (uint64_t step = 0; step < 4; step++) {
+		plan_staging(cluster->nodes[1].plan, 0)[7] = (float)step;
+		cluster_apply(cluster, step, STEP_APPLIED, COMMIT_STAGING, 0);
+		cluster_run(cluster);
+	}
+	cluster->links[0][1].clogged = false;
+	cluster_run(cluster);
+	cr_assert_eq(cluster->nodes[0].counters.violations, 0);
+	cr_assert_eq(cluster_count(cluster, 0, REPORT_GATHERED), 1);
+	cr_assert_eq(cluster_gathered(cluster, 0, 0)[20007], 3.0f);
+	cluster_free(cluster);
+}
+
 Test(gather, twenty_at_once_all_end)
 {
 	uint64_t units[21];
