@@ -136,6 +136,10 @@ static void answer_group(struct request *request)
 		.rank = serve->config.rank,
 		.world_size = serve->config.world_size,
 		.generation = group_generation(serve->config.group),
+		.bytes_in = atomic_load(&serve->config.control_links->bytes_in) +
+			    atomic_load(&serve->config.bulk_links->bytes_in),
+		.bytes_out = atomic_load(&serve->config.control_links->bytes_out) +
+			     atomic_load(&serve->config.bulk_links->bytes_out),
 	};
 
 	request_answer(request, &answer, NULL, 0);
