@@ -96,11 +96,30 @@ static bool find_difference(const struct model *model, uint32_t a, uint32_t b, c
 
 /* ---- Deciding ---- */
 
+/* The planted bug: to who has not heard of a commit yet the coordinator says that the step was aborted. */
+static void abort_after_commit(struct model *model, uint32_t rank, const struct decision *committed)
+{
+	struct decision decision = *committed;
+
+	decision.outcome = PEER_ABORT_STEP;
+	decision.attempt++;
+	decision.code = FSDP_E_ABORTED;
+	snprintf(decision.text, sizeof(decision.text), "aborted too late");
+	step_tell(model, rank, &decision);
+}
+
 static void decide(struct model *model, const struct decision *decision)
 {
-	for (uint32_t rank = 0; rank < model->group->config.world_size; rank++)
-		if (rank != model->group->config.rank)
+	uint32_t last = model->group->config.world_size - 1;
+
+	for (uint32_t rank = 0; rank <= last; rank++) {
+		if (rank == model->group->config.rank)
+			continue;
+		if (PLANTED(PLANTED_ABORT_AFTER_COMMIT) && decision->outcome != PEER_ABORT_STEP && rank == last)
+			abort_after_commit(model, rank, decision);
+		else
 			step_tell(model, rank, decision);
+	}
 	step_decided(model, decision);
 }
 
@@ -171,8 +190,11 @@ static void consider(struct model *model)
 bool votes_catch_up(struct model *model, uint32_t rank, uint64_t step, uint32_t attempt)
 {
 	bool behind = step < model->step || (step == model->step && attempt < model->attempt);
+	bool lacks_commit = behind && model->committed.known && model->committed.step == step;
 
-	if (behind && model->committed.known && model->committed.step == step)
+	if (lacks_commit && PLANTED(PLANTED_ABORT_AFTER_COMMIT) && group_coordinates(model->group))
+		abort_after_commit(model, rank, &model->committed);
+	else if (lacks_commit)
 		step_tell(model, rank, &model->committed);
 	else if (behind && model->aborted.known && model->aborted.step == step && step == model->step)
 		step_tell(model, rank, &model->aborted);
@@ -227,18 +249,6 @@ void votes_hear_vote(struct group *group, uint32_t rank, const struct peer_messa
 		consider(model);
 }
 
-/* The planted bug: a step that was committed is aborted for those who have not heard of it. */
-static void abort_after_commit(struct model *model, const struct peer_message *message)
-{
-	struct decision decision = model->committed;
-
-	decision.outcome = PEER_ABORT_STEP;
-	decision.attempt++;
-	decision.code = FSDP_E_ABORTED;
-	snprintf(decision.text, sizeof(decision.text), "%s", message->text);
-	decide(model, &decision);
-}
-
 void votes_hear_abort(struct group *group, uint32_t rank, const struct peer_message *message, struct buffer *payload)
 {
 	static const int reasons[] = { FSDP_E_TIMEOUT, FSDP_E_MISMATCH, FSDP_E_PEER_LOST, FSDP_E_ABORTED };
@@ -248,10 +258,6 @@ void votes_hear_abort(struct group *group, uint32_t rank, const struct peer_mess
 
 	if (!model || !model_is_live(model))
 		return;
-	if (PLANTED(PLANTED_ABORT_AFTER_COMMIT) && model->committed.known && model->committed.step == message->step) {
-		abort_after_commit(model, message);
-		return;
-	}
 	if (votes_catch_up(model, rank, message->step, message->attempt) || message->step != model->step ||
 	    message->attempt != model->attempt)
 		return;
