@@ -211,6 +211,9 @@ static void faults_crash(struct sim *sim, uint64_t away_us)
 		trainer_kill(sim->trainers[m][rank], away_us + dice_below(&sim->dice, 200 * MS));
 	}
 	sim->crashed[rank] = true;
+	for (struct life *life = sim->lives; life; life = life->next) {
+		life->lost[rank] = true;
+	}
 	node_crash(node);
 	sim_clock_at(sim->clock, sim_now_us(sim) + away_us, faults_on_start, sim, rank);
 	faults_gone(sim, away_us + sim->grace_ms * MS);

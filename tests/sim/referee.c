@@ -99,13 +99,21 @@ static void referee_push_sent(struct referee *referee, uint32_t from, uint32_t t
 	}
 }
 
+/* Of a life that a rank has lost, its peers may still speak as they did before. */
+static bool referee_is_lost(struct referee *referee, uint64_t model, uint32_t a, uint32_t b)
+{
+	const struct life *life = sim_life(referee->sim, model);
+	return life && (life->lost[a] || life->lost[b]);
+}
+
 static void referee_progress_sent(struct referee *referee, uint32_t owner, uint32_t source,
 				  const struct peer_message *message)
 {
 	struct flow *flow = message->credit_link
 				    ? referee_flow(referee, source, owner, message->model, message->credit_link)
 				    : NULL;
-	if (flow && message->credit > flow->arrived + referee->sim->window_bytes) {
+	if (flow && message->credit > flow->arrived + referee->sim->window_bytes &&
+	    !referee_is_lost(referee, message->model, owner, source)) {
 		trace_fail("rank %u grants rank %u %llu bytes, of which %llu arrived; the window is %llu", owner,
 			   source, (unsigned long long)message->credit, (unsigned long long)flow->arrived,
 			   (unsigned long long)referee->sim->window_bytes);

@@ -217,7 +217,8 @@ static void trainer_succeeded(struct trainer *trainer, struct trainer_call *call
 
 static void trainer_failed(struct trainer *trainer, const struct trainer_call *call, const struct answer *answer)
 {
-	bool of_step = act_is_of_step(call->act);
+	/* An abort that nobody decides yet changes nothing here: where it comes later, the trainer is told. */
+	bool of_step = act_is_of_step(call->act) && call->act != ACT_ABORT;
 	switch (answer->code) {
 	case FSDP_E_LOST:
 	case FSDP_E_DROPPED:
@@ -409,7 +410,9 @@ static void trainer_reshard(struct trainer *trainer, uint32_t unit)
 	check_held(trainer, unit, "when it was given back");
 	trainer->holds[unit].held = false;
 	int rc = worker_reshard(trainer->worker, trainer->registered[unit]);
-	if (rc != 0) {
+	if (rc == FSDP_E_LOST || rc == FSDP_E_DROPPED) {
+		trainer->todo = TODO_LEAVE;
+	} else if (rc != 0) {
 		trace_fail("rank %u: reshard of unit %u fails with %d: %s", trainer->node->rank, unit, rc,
 			   worker_error(trainer->worker));
 	}
@@ -438,7 +441,7 @@ static void trainer_unshard(struct trainer *trainer, uint32_t unit)
 static void trainer_start(struct trainer *trainer, uint32_t unit)
 {
 	int rc = worker_unshard_start(trainer->worker, trainer->registered[unit]);
-	if (rc != 0 && rc != FSDP_E_BUDGET && rc != FSDP_E_LOST && rc != FSDP_E_DROPPED) {
+	if (rc != 0 && rc != FSDP_E_LOST && rc != FSDP_E_DROPPED && rc != FSDP_E_PEER_LOST) {
 		trace_fail("rank %u: unshard_start of unit %u fails with %d: %s", trainer->node->rank, unit, rc,
 			   worker_error(trainer->worker));
 	}
@@ -450,7 +453,7 @@ static void trainer_step(struct trainer *trainer)
 	uint64_t life = oracle_life(trainer->of->oracle);
 	struct optimizer_options options = workload_step_options(workload, life, trainer->step);
 	if (trainer->other_options) {
-		options.learning_rate *= 2;
+		options.learning_rate *= 2 + trainer->node->rank;
 		trainer->other_options = false;
 	}
 	for (uint32_t i = 0; trainer->node->rank == 0 && i < group_model_count(trainer->node->group); i++) {
@@ -575,7 +578,7 @@ static bool trainer_do_todo(struct trainer *trainer)
 			}
 		} else {
 			memset(trainer->has_slot, 0, sizeof(trainer->has_slot));
-			script_step(trainer);
+			trainer->length = trainer->next = 0;
 		}
 		return false;
 	case TODO_LEAVE:

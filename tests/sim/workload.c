@@ -90,12 +90,13 @@ struct manifest *workload_manifest(const struct workload *workload, const uint32
 }
 
 /* Of either sign, with 23 bits that matter and exponents of a range. */
-static float workload_float(uint64_t chance, int exponents)
+static float workload_float(uint64_t chance, unsigned exponents)
 {
-	float mantissa = 1.0f + (float)(chance & 0x7fffff) / 8388608.0f;
-	int exponent = (int)((chance >> 23) % (uint64_t)exponents) - exponents / 2;
-	float value = ldexpf(mantissa, exponent);
-	return chance >> 63 ? -value : value;
+	uint32_t exponent = 127 - exponents / 2 + (uint32_t)(chance >> 32) % exponents;
+	uint32_t bits = (uint32_t)(chance & 0x807fffffu) | exponent << 23;
+	float value;
+	memcpy(&value, &bits, sizeof(value));
+	return value;
 }
 
 float workload_initial(const struct workload *workload, uint64_t life, uint32_t unit, uint64_t element)
@@ -109,7 +110,7 @@ void workload_gradient(const struct workload *workload, const struct workload_pl
 				 place->rank, place->unit);
 	uint64_t total = workload->units[place->unit].total;
 	for (uint64_t i = 0; i < total; i++) {
-		ret_values[i] = workload_float(DICE_HASH(key, STREAM_GRADIENT, i), 24);
+		ret_values[i] = workload_float(dice_mix(key + i), 24);
 	}
 	uint64_t wild = DICE_HASH(key, STREAM_WILD);
 	if (workload->wild && total > 0 && wild % 40 == 0) {
