@@ -186,11 +186,21 @@ static void tell_phase(struct loop *loop)
 	notifier_status(loop->notifier, text);
 }
 
+/* A tick that is late by a heartbeat means that something held the loop up, or the machine has no time for us: peers may
+ * suspect this rank. */
+static void check_lateness(const struct loop *loop, uint64_t due_us)
+{
+	uint64_t late_ms = now_ms(loop) - due_us / 1000;
+
+	if (due_us / 1000 < now_ms(loop) && late_ms >= loop->config.config->heartbeat_ms)
+		log_event(LOG_LEVEL_WARNING, "the loop is late", "late_ms=%" PRIu64, late_ms);
+}
+
 static int handle_tick(sd_event_source *source, uint64_t usec, void *context)
 {
 	struct loop *loop = context;
 
-	(void)usec;
+	check_lateness(loop, usec);
 	group_tick(loop->group, now_ms(loop));
 	serve_tick(loop->serve);
 	check_joined(loop);
