@@ -62,7 +62,7 @@ static void keep(struct model *model, struct decision *kept, const struct decisi
 	*kept = *decision;
 	kept->bits = bits;
 	kept->known = true;
-	if (bits)
+	if (bits && model->bits_size > 0)
 		memcpy(bits, decision->bits, model->bits_size);
 }
 
