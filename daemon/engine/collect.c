@@ -373,30 +373,27 @@ void collect_init(struct model *model)
 	collect_restart(model);
 }
 
-/* Lets go of what is not added. A piece that is being added, or is added in part, stays whole. */
-static void collect_forget_tail(struct source *source, struct contribution *c)
+/* Lets go of the pieces of contributions of which nothing is added yet. */
+static void collect_forget_waiting(struct source *source, struct unit *unit)
 {
-	struct piece **link = &c->pieces;
-
-	c->received = engine_max(c->claimed, c->added);
-	while (*link && (*link)->offset < c->received) {
-		c->received = engine_max(c->received, (*link)->offset + (*link)->size);
-		link = &(*link)->next;
+	for (struct contribution *c = unit->collect.first; c; c = c->next) {
+		if (c->rank != source->rank || c->outgoing || c->added > 0 || c->claimed > 0)
+			continue;
+		collect_cut_pieces(source, c, &c->pieces);
+		c->received = 0;
 	}
-	collect_cut_pieces(source, c, link);
 }
 
 void collect_inbound(struct model *model, uint32_t rank)
 {
 	struct source *source = &model->sources[rank];
+	uint64_t window = model->engine->config.window_bytes;
 
 	held_forget_pushes(source);
-	for (uint32_t i = 0; i < model->unit_count; i++) {
-		for (struct contribution *c = model->units[i].collect.first; c; c = c->next) {
-			if (c->rank == rank && !c->outgoing)
-				collect_forget_tail(source, c);
-		}
-	}
+	/* What is here stays, and is known when it comes again, unless it takes so much of the window that the source could not
+	 * send what is awaited before it. */
+	for (uint32_t i = 0; i < model->unit_count && source->buffered > window / 2; i++)
+		collect_forget_waiting(source, &model->units[i]);
 	source->arrived = source->granted = 0;
 	source->barred = false;
 	progress_want_all(source, false);
