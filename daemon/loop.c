@@ -42,6 +42,7 @@ struct loop {
 	const char **endpoints; /* [world_size] */
 	sd_event_source *signals[2], *tick, *control, *reports, *finished, *bulk_ended;
 	uint64_t tick_us, started_ms, give_up_ms;
+	uint64_t ticked_ms, clock_ms; /* the last tick by the machine's clock, and by the group's */
 	bool formed, draining, bulk_is_over;
 	int exit_code;
 };
@@ -186,8 +187,8 @@ static void tell_phase(struct loop *loop)
 	notifier_status(loop->notifier, text);
 }
 
-/* A tick that is late by a heartbeat means that something held the loop up, or the machine has no time for us: peers may
- * suspect this rank. */
+/* A tick that is late by a heartbeat means that something held the loop up, or the machine has no time for us: peers
+ * may suspect this rank. */
 static void check_lateness(const struct loop *loop, uint64_t due_us)
 {
 	uint64_t late_ms = now_ms(loop) - due_us / 1000;
@@ -196,12 +197,23 @@ static void check_lateness(const struct loop *loop, uint64_t due_us)
 		log_event(LOG_LEVEL_WARNING, "the loop is late", "late_ms=%" PRIu64, late_ms);
 }
 
+/* The group's clock stands still while the loop does: what peers said meanwhile waits in the sockets, and nobody must
+ * be suspected for not being listened to. */
+static void advance_clock(struct loop *loop)
+{
+	uint64_t now = now_ms(loop), passed = now - loop->ticked_ms, most = loop->config.config->heartbeat_ms;
+
+	loop->ticked_ms = now;
+	loop->clock_ms += passed < most ? passed : most;
+}
+
 static int handle_tick(sd_event_source *source, uint64_t usec, void *context)
 {
 	struct loop *loop = context;
 
 	check_lateness(loop, usec);
-	group_tick(loop->group, now_ms(loop));
+	advance_clock(loop);
+	group_tick(loop->group, loop->clock_ms);
 	serve_tick(loop->serve);
 	check_joined(loop);
 	tell_phase(loop);
@@ -326,7 +338,7 @@ int loop_new(const struct loop_config *config, struct loop **ret_loop)
 	loop->tick_us = config->config->heartbeat_ms * 1000 / LOOP_TICKS_A_HEARTBEAT;
 	code = sd_event_new(&loop->event);
 	if (code >= 0) {
-		loop->started_ms = now_ms(loop);
+		loop->started_ms = loop->ticked_ms = loop->clock_ms = now_ms(loop);
 		code = make_parts(loop);
 	}
 	if (code == 0)
