@@ -285,7 +285,10 @@ static void beat(struct group *group)
 		inquire(model);
 		if (group->generation == 0)
 			continue;
-		seal_repeat(model);
+		if (model->state == MODEL_SEALING) {
+			seal_repeat(model); /* may end it */
+			continue;
+		}
 		initial_repeat(model);
 		step_repeat(model);
 		drop_announce_lost(model);

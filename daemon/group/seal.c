@@ -48,8 +48,8 @@ void seal_start(struct worker *worker, int code, const char *text)
 
 void seal_repeat(struct model *model)
 {
-	if (model->state == MODEL_SEALING)
-		ask(model);
+	assert(model->state == MODEL_SEALING);
+	ask(model);
 }
 
 void seal_withdraw(struct model *model)

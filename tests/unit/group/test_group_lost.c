@@ -103,3 +103,15 @@ Test(group_lost, a_worker_that_closes_it_drops_it_on_its_rank)
 	free(close);
 	cluster_free(cluster);
 }
+
+Test(group_lost, a_seal_of_the_coordinator_that_is_refused_when_it_asks_again_is_ended_once)
+{
+	struct cluster *cluster = loaded(2);
+	cluster_stop(cluster, 0);
+	cluster_advance(cluster, 2000);
+	cluster_start(cluster, 0);
+	cluster_attach(cluster, 0, NULL); /* before the group is formed: the first question goes out with a heartbeat */
+	cluster_advance(cluster, 3000);
+	assert_answer(&cluster->nodes[0].attach, FSDP_E_LOST);
+	cluster_free(cluster);
+}
