@@ -112,6 +112,33 @@ static void faults_break(struct sim *sim)
 	net_break(sim->net, pair.plane, pair.from, pair.to, 0, 0);
 }
 
+/* What was said and its acknowledgement are lost together, so it is said twice. */
+static void faults_break_both(struct sim *sim)
+{
+	struct faults_pair pair = faults_any_pair(sim);
+	net_break(sim->net, pair.plane, pair.from, pair.to, 0, 0);
+	net_break(sim->net, pair.plane, pair.to, pair.from, 0, 0);
+}
+
+static void faults_on_flap(void *context, uint64_t argument)
+{
+	struct sim *sim = context;
+	uint32_t a = (uint32_t)(argument % SIM_WORLD_MAX), b = (uint32_t)(argument / SIM_WORLD_MAX);
+	net_break(sim->net, PLANE_BULK, a, b, 5 * MS, 0);
+	net_break(sim->net, PLANE_BULK, b, a, 5 * MS, 0);
+}
+
+static void faults_flapping(struct sim *sim)
+{
+	struct faults_pair pair = faults_any_pair(sim);
+	uint64_t at_us = sim_now_us(sim);
+	for (uint64_t breaks = dice_between(&sim->dice, 4, 12); breaks > 0; breaks--) {
+		at_us += dice_between(&sim->dice, 20 * MS, 150 * MS);
+		sim_clock_at(sim->clock, at_us, faults_on_flap, sim, pair.from + (uint64_t)pair.to * SIM_WORLD_MAX);
+	}
+	faults_slow(sim, at_us - sim_now_us(sim));
+}
+
 static void faults_break_late(struct sim *sim)
 {
 	struct faults_pair pair = faults_any_pair(sim);

@@ -189,12 +189,12 @@ static void referee_decision(struct referee *referee, uint32_t rank, uint64_t mo
 static void referee_abort(struct referee *referee, uint32_t rank, uint64_t model, uint64_t step, uint32_t attempt)
 {
 	struct life *life = sim_life(referee->sim, model);
-	if (!life || step < oracle_step(life->oracle)) {
-		if (life && rank == 0) {
-			trace_fail("the coordinator aborts step %llu, which it has committed",
-				   (unsigned long long)step);
-		}
+	if (!life) {
 		return;
+	}
+	if (step < oracle_step(life->oracle)) {
+		trace_fail("rank %u aborts step %llu, which the coordinator has committed", rank,
+			   (unsigned long long)step);
 	}
 	if (step > oracle_step(life->oracle)) {
 		trace_fail("rank %u aborts step %llu, the group is in %llu", rank, (unsigned long long)step,
@@ -237,7 +237,13 @@ static void referee_on_sent(void *context, enum plane plane, uint32_t from, uint
 		referee_push_sent(referee, from, to, &message, payload_size);
 	} else if (op == PEER_PROGRESS) {
 		referee_progress_sent(referee, from, to, &message);
-	} else if (message.outcome != PEER_ABORT_STEP) {
+	} else if (message.outcome == PEER_ABORT_STEP) {
+		const struct life *life = sim_life(referee->sim, message.model);
+		if (from == 0 && life && message.step < oracle_step(life->oracle)) {
+			trace_fail("the coordinator tells rank %u to abort step %llu, which it has committed", to,
+				   (unsigned long long)message.step);
+		}
+	} else {
 		referee_decision(referee, from, message.model, message.step,
 				 message.outcome == PEER_APPLY ? STEP_APPLIED : STEP_SKIPPED);
 	}

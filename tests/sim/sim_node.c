@@ -288,7 +288,8 @@ static void node_on_engine_tick(void *context, uint64_t life)
 	}
 	struct sim *sim = node->sim;
 	engine_tick(node->engine, sim_now_ms(sim));
-	sim_clock_at(sim->clock, sim_now_us(sim) + (sim->heartbeat_ms * 1000 + dice_below(&sim->dice, sim->heartbeat_ms * 200)),
+	sim_clock_at(sim->clock,
+		     sim_now_us(sim) + (sim->heartbeat_ms * 1000 + dice_below(&sim->dice, sim->heartbeat_ms * 200)),
 		     node_on_engine_tick, node, life);
 }
 

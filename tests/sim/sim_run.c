@@ -64,7 +64,7 @@ static void run_measure(struct sim *sim)
 	sim->calm = dice_chance(dice, 120);
 	sim->keeps = dice_chance(dice, 500);
 	sim->model_count = !large && dice_chance(dice, 200) ? 2 : 1;
-	sim->faults_end_us = (large ? 3 : dice_between(dice, 2, 8)) * 1000000u;
+	sim->faults_end_us = (large ? 3000 : dice_between(dice, 1000, 5000)) * 1000u;
 }
 
 static void run_make(struct sim *sim)

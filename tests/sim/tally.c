@@ -134,6 +134,9 @@ static const struct tally_row rows[] = {
 	CODE(IN_DOUBT),
 	CODE(BUDGET),
 	CODE(BUSY),
+	CODE(NOT_FOUND),
+	CODE(DROPPED),
+	{ TALLY_CODE, TALLY_INDEX_MAX - 1, "(errno)", true },
 	PEER(ABSENT, JOINED),
 	PEER(JOINED, SUSPECTED),
 	PEER(SUSPECTED, JOINED),
@@ -163,7 +166,8 @@ static const struct tally_row rows[] = {
 	EVENT(STALE_READ),
 	EVENT(STALE_LINK),
 	EVENT(STALE_GENERATION),
-	EVENT(BEFORE_HELLO),
+	/* A well-behaved peer never does it here: a connection that was not welcomed is dropped at once. */
+	{ TALLY_EVENT, EVENT_BEFORE_HELLO, "BEFORE_HELLO", true },
 	EVENT(RESENT),
 	EVENT(JOB),
 	EVENT(BUSY_DROP),
@@ -190,7 +194,19 @@ static void tally_print_entry(const char *name, uint64_t count, unsigned *column
 	(*column)++;
 }
 
-/* What occurred and has no row is shown by its number. */
+/* Of what occurred and has no row. */
+static void tally_name(enum tally_group group, unsigned index, char *name, size_t size)
+{
+	if (group == TALLY_PEER) {
+		snprintf(name, size, "%s-%s", peer_state_name(index / 4), peer_state_name(index % 4));
+	} else if (group == TALLY_MODEL) {
+		snprintf(name, size, "%s-%s", index < 6 ? "none" : model_state_name(index / 6 - 1),
+			 index % 6 == 0 ? "none" : model_state_name(index % 6 - 1));
+	} else {
+		snprintf(name, size, "(%u)", index);
+	}
+}
+
 static bool tally_is_listed(enum tally_group group, unsigned index)
 {
 	for (size_t i = 0; i < ROWS; i++) {
@@ -213,8 +229,8 @@ void tally_print(void)
 		}
 		for (unsigned index = 0; index < TALLY_INDEX_MAX; index++) {
 			if (counts[group][index] > 0 && !tally_is_listed(group, index)) {
-				char name[16];
-				snprintf(name, sizeof(name), "(%u)", index);
+				char name[24];
+				tally_name(group, index, name, sizeof(name));
 				tally_print_entry(name, counts[group][index], &column);
 			}
 		}

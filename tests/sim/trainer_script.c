@@ -123,8 +123,10 @@ void script_step(struct trainer *trainer)
 		script_add(trainer, ACT_UNSHARD, units[0]); /* held over the step */
 		script_add(trainer, ACT_USE, units[0]);
 	}
-	if (dice_chance(&trainer->dice, 100)) {
-		script_add(trainer, ACT_UNSHARD, units[script_units(trainer) - 1]); /* asked for over the step */
+	for (uint32_t i = 1; i < script_units(trainer); i++) {
+		if (dice_chance(&trainer->dice, 200)) {
+			script_add(trainer, ACT_UNSHARD, units[i]); /* asked for over the step */
+		}
 	}
 	if (staging) {
 		script_add(trainer, ACT_STAGE, 0);

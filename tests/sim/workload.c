@@ -54,7 +54,7 @@ void workload_init(struct workload *workload, uint32_t index, uint64_t seed, uin
 	workload->options = (struct manifest_options){ .op = sum ? REDUCE_SUM : REDUCE_MEAN,
 						       .scale = sum ? 0.25 + (double)dice_below(&dice, 4) / 3.0 : 1.0,
 						       .optimizer = workload_spec(&dice) };
-	workload->steps = dice_between(&dice, 2, many ? 6 : 2);
+	workload->steps = many ? dice_between(&dice, 3, 16) : 2;
 	workload->wild = dice_chance(&dice, 400);
 }
 
