@@ -1,33 +1,14 @@
 /*
- * Gathers units: reads the owners' ranges into a slot. The engine's thread; copies run in tasks, at most one a range at a time. It
+ * Gathers units: reads the owners' ranges into a slot. The engine's thread; the copies are made in part.c. It
  * knows nothing of who holds a slot; what it reports as gathered it never touches again.
  */
 #include "daemon/engine/reader.h"
 
 #include "daemon/engine/shards.h"
-#include "daemon/engine/task.h"
 #include "daemon/runtime/planted.h"
 #include <stdlib.h>
-#include <string.h>
 
-#define GATHER_COPIES_MAX 16        /* chunks in one copy task */
-#define GATHER_OWN_BYTES (4u << 20) /* of our own range in one copy task */
-#define READER_AHEAD_MAX 2          /* versions that an owner may be ahead of us: one that is, one that is to be */
-
-struct gather_chunk {
-	struct gather_chunk *next;
-	struct buffer *buffer;
-	uint64_t size;
-};
-
-/* The range of one owner; the first part is our own. */
-struct gather_part {
-	uint32_t rank;
-	uint64_t place, length;           /* bytes in the full copy */
-	uint64_t received, copied, limit; /* limit: as told to the owner */
-	bool asked, heard, copying;
-	struct gather_chunk *chunks, **chunks_tail; /* received, not given to a task */
-};
+#define READER_AHEAD_MAX 2 /* versions that an owner may be ahead of us: one that is, one that is to be */
 
 enum gather_state {
 	GATHER_WAITING, /* for our own shard to have `wanted` */
@@ -46,60 +27,23 @@ struct gather {
 	uint32_t next_part, asked, left;
 	bool copying_own;
 	uint32_t part_count;
-	struct gather_part parts[]; /* non-empty ranges; ours first, then from rank r+1 on round */
-};
-
-struct gather_task {
-	struct task task;
-	struct gather *gather;
-	struct gather_part *part;
-	char *to;
-	uint32_t count;
-	struct {
-		struct buffer *buffer; /* NULL: our own masters */
-		const char *from;
-		uint64_t size;
-	} copies[GATHER_COPIES_MAX];
+	struct part parts[]; /* non-empty ranges; ours first, then from rank r+1 on round */
 };
 
 static void gather_ask_more(struct gather *gather);
 static void gather_fill(struct model *model);
 
-static bool gather_is_own(const struct gather *gather, const struct gather_part *part)
+static bool gather_is_own(const struct gather *gather, const struct part *part)
 {
 	return part->rank == gather->unit->model->rank;
 }
 
-/* ---- Copying ---- */
-
-static void gather_copy_run(struct task *task)
-{
-	struct gather_task *copy = (struct gather_task *)task;
-	char *to = copy->to;
-
-	for (uint32_t i = 0; i < copy->count; i++) {
-		memcpy(to, copy->copies[i].from, copy->copies[i].size);
-		to += copy->copies[i].size;
-	}
-}
-
-static void gather_forget_chunks(struct gather_part *part)
-{
-	struct gather_chunk *next;
-
-	for (struct gather_chunk *chunk = part->chunks; chunk; chunk = next) {
-		next = chunk->next;
-		buffer_unref(chunk->buffer);
-		free(chunk);
-	}
-	part->chunks = NULL;
-	part->chunks_tail = &part->chunks;
-}
+/* ---- The end of a gather, or of an attempt at one ---- */
 
 static void gather_free(struct gather *gather)
 {
 	for (uint32_t i = 0; i < gather->part_count; i++)
-		gather_forget_chunks(&gather->parts[i]);
+		part_forget(&gather->parts[i]);
 	free(gather);
 }
 
@@ -161,43 +105,8 @@ static void gather_requeue(struct gather *gather)
 	gathers->ready_tail = &gather->next_ready;
 }
 
-static void gather_copy_part(struct gather *gather, struct gather_part *part);
-
-static void gather_copy_done(struct task *task)
-{
-	struct gather_task *copy = (struct gather_task *)task;
-	struct gather *gather = copy->gather;
-	struct gather_part *part = copy->part;
-	struct model *model = task->model;
-
-	for (uint32_t i = 0; i < copy->count; i++) {
-		part->copied += copy->copies[i].size;
-		buffer_unref(copy->copies[i].buffer);
-	}
-	free(copy);
-	gather->copies--;
-	part->copying = false;
-	if (model->dropping) {
-		if (gather->copies == 0)
-			gather_free(gather);
-		return;
-	}
-	if (gather->state == GATHER_STALE) {
-		if (gather->copies == 0) {
-			gather_unlink(gather);
-			gather->next = gather->unit->gathers;
-			gather->unit->gathers = gather;
-			gather_release_own(gather);
-			gather_requeue(gather);
-			gather_fill(model);
-		}
-		return;
-	}
-	gather_copy_part(gather, part);
-}
-
 /* Where a part stands after something was copied: asks for more of it, or for the next owner's, or ends the gather. */
-static void gather_look_at_part(struct gather *gather, struct gather_part *part)
+static void gather_look_at_part(struct gather *gather, struct part *part)
 {
 	struct model *model = gather->unit->model;
 	uint64_t window = model->engine->config.window_bytes;
@@ -233,65 +142,50 @@ static void gather_look_at_part(struct gather *gather, struct gather_part *part)
 	}
 }
 
-static bool gather_has_something(const struct gather *gather, const struct gather_part *part)
-{
-	return gather_is_own(gather, part) ? part->copied < part->length : part->chunks != NULL;
-}
-
-static struct gather_task *gather_task_new(struct gather *gather, struct gather_part *part, uint64_t *ret_bytes)
+/* Copies what is here of a part, or looks where it stands. May end the gather. */
+static void gather_copy_part(struct gather *gather, struct part *part)
 {
 	const struct model *model = gather->unit->model;
-	struct gather_task *copy = engine_alloc(1, sizeof(*copy));
-	uint64_t bytes = 0;
-
-	copy->task = (struct task){ .run = gather_copy_run, .done = gather_copy_done };
-	copy->gather = gather;
-	copy->part = part;
-	copy->to = (char *)plan_memory(model->plan)->gathers.base + gather->slot + part->place + part->copied;
-	if (gather_is_own(gather, part)) {
-		copy->count = 1;
-		copy->copies[0].from = (const char *)plan_master(model->plan, gather->unit->index) + part->copied;
-		copy->copies[0].size = bytes = engine_min(GATHER_OWN_BYTES, part->length - part->copied);
-	}
-	while (part->chunks && copy->count < GATHER_COPIES_MAX) {
-		struct gather_chunk *chunk = part->chunks;
-
-		copy->copies[copy->count].buffer = chunk->buffer;
-		copy->copies[copy->count].from = buffer_data(chunk->buffer);
-		copy->copies[copy->count].size = chunk->size;
-		copy->count++;
-		bytes += chunk->size;
-		part->chunks = chunk->next;
-		free(chunk);
-	}
-	if (!part->chunks)
-		part->chunks_tail = &part->chunks;
-	*ret_bytes = bytes;
-	return copy;
-}
-
-/* Copies what is there of a part. A small copy ends inside of task_start and calls this again: one that has a look at the part at its
- * end finds `copying` unset, so the depth is that of the chunks that wait, at most what one task did not take. */
-static void gather_copy_part(struct gather *gather, struct gather_part *part)
-{
-	uint64_t bytes;
-	struct gather_task *copy;
 
 	if (part->copying)
 		return;
-	if (!gather_has_something(gather, part)) {
-		gather_look_at_part(gather, part);
-		return;
-	}
-	copy = gather_task_new(gather, part, &bytes);
-	part->copying = true;
 	gather->copies++;
-	task_start(&copy->task, gather->unit->model, bytes);
+	if (part_copy(part, gather, gather->unit, (char *)plan_memory(model->plan)->gathers.base + gather->slot))
+		return;
+	gather->copies--;
+	gather_look_at_part(gather, part);
+}
+
+/* What an owner that was ahead has interrupted begins again when our own shard is there. */
+static void gather_start_again(struct gather *gather)
+{
+	struct unit *unit = gather->unit;
+
+	gather_unlink(gather);
+	gather->next = unit->gathers;
+	unit->gathers = gather;
+	gather_release_own(gather);
+	gather_requeue(gather);
+	gather_fill(unit->model);
+}
+
+/* A small copy ends inside of part_copy and leads here again: no deeper than the tasks that one part's waiting chunks need. */
+void reader_copied(struct gather *gather, struct part *part)
+{
+	gather->copies--;
+	if (gather->unit->model->dropping) {
+		if (gather->copies == 0)
+			gather_free(gather);
+	} else if (gather->state != GATHER_STALE) {
+		gather_copy_part(gather, part);
+	} else if (gather->copies == 0) {
+		gather_start_again(gather);
+	}
 }
 
 /* ---- Asking ---- */
 
-static void gather_ask(struct gather *gather, struct gather_part *part)
+static void gather_ask(struct gather *gather, struct part *part)
 {
 	struct model *model = gather->unit->model;
 	struct peer_message read = { .op = PEER_READ,
@@ -312,7 +206,7 @@ static void gather_ask(struct gather *gather, struct gather_part *part)
 static void gather_ask_more(struct gather *gather)
 {
 	while (gather->next_part < gather->part_count && gather->asked < READ_OWNERS_AT_ONCE) {
-		struct gather_part *part = &gather->parts[gather->next_part++];
+		struct part *part = &gather->parts[gather->next_part++];
 
 		part->asked = part->heard = true;
 		gather->asked++;
@@ -324,7 +218,7 @@ static void gather_ask_more(struct gather *gather)
 static void gather_call_off(struct gather *gather)
 {
 	for (uint32_t i = 0; i < gather->part_count; i++) {
-		struct gather_part *part = &gather->parts[i];
+		struct part *part = &gather->parts[i];
 		struct peer_message read = { .op = PEER_READ,
 					     .unit = gather->unit->index,
 					     .version = gather->version,
@@ -333,7 +227,7 @@ static void gather_call_off(struct gather *gather)
 					     .limit = 0,
 					     .length = part->length };
 
-		gather_forget_chunks(part);
+		part_forget(part);
 		if (part->asked && part->received < part->length)
 			engine_send(gather->unit->model, part->rank, &read, (struct transport_piece){ 0 });
 		part->asked = false;
@@ -351,12 +245,8 @@ static void gather_begin(struct gather *gather)
 	gather->left = gather->part_count;
 	gather->asked = 0;
 	gather->next_part = own ? 1 : 0;
-	for (uint32_t i = 0; i < gather->part_count; i++) {
-		struct gather_part *part = &gather->parts[i];
-
-		part->received = part->copied = part->limit = 0;
-		part->asked = part->heard = part->copying = false;
-	}
+	for (uint32_t i = 0; i < gather->part_count; i++)
+		part_reset(&gather->parts[i]);
 	model->gathers.reading[model->gathers.reading_count++] = gather;
 	if (gather->left == 0) {
 		gather_finish(gather);
@@ -407,13 +297,13 @@ void reader_start(struct unit *unit, uint64_t slot, uint64_t version)
 	gather->slot = slot;
 	gather->wanted = version;
 	for (uint32_t i = 0; i < model->world_size; i++) {
-		struct gather_part *part = &gather->parts[gather->part_count];
+		struct part *part = &gather->parts[gather->part_count];
 		uint32_t rank = (model->rank + i) % model->world_size;
 		struct range range = plan_shard_of(model->plan, unit->index, rank);
 
-		part->chunks_tail = &part->chunks;
 		if (range.count == 0)
 			continue;
+		part_reset(part);
 		part->rank = rank;
 		part->place = range.offset * sizeof(float);
 		part->length = range.count * sizeof(float);
@@ -436,13 +326,13 @@ void reader_version_changed(struct unit *unit)
 
 /* ---- What comes from the owners ---- */
 
-static struct gather *gather_of(struct unit *unit, uint32_t owner, uint64_t read, struct gather_part **ret_part)
+static struct gather *gather_of(struct unit *unit, uint32_t owner, uint64_t read, struct part **ret_part)
 {
 	for (struct gather *gather = unit->gathers; gather; gather = gather->next) {
 		if (gather->state != GATHER_READING || gather->read != read)
 			continue;
 		for (uint32_t i = 0; i < gather->part_count; i++) {
-			struct gather_part *part = &gather->parts[i];
+			struct part *part = &gather->parts[i];
 
 			if (part->rank == owner && part->asked) {
 				*ret_part = part;
@@ -456,8 +346,7 @@ static struct gather *gather_of(struct unit *unit, uint32_t owner, uint64_t read
 void reader_chunk(struct model *model, uint32_t owner, const struct peer_message *message, struct buffer *payload)
 {
 	struct unit *unit = shards_unit_of(model, message->unit);
-	struct gather_part *part;
-	struct gather_chunk *chunk;
+	struct part *part;
 	struct gather *gather;
 
 	if (!unit)
@@ -474,13 +363,7 @@ void reader_chunk(struct model *model, uint32_t owner, const struct peer_message
 		shards_count_violation(model);
 		return;
 	}
-	chunk = engine_alloc(1, sizeof(*chunk));
-	chunk->buffer = buffer_ref(payload);
-	chunk->size = message->length;
-	*part->chunks_tail = chunk;
-	part->chunks_tail = &chunk->next;
-	part->received += message->length;
-	part->heard = true;
+	part_take(part, payload, message->length);
 	ENGINE_COUNT(model->engine, gather_bytes, message->length);
 	gather_copy_part(gather, part);
 }
@@ -488,7 +371,7 @@ void reader_chunk(struct model *model, uint32_t owner, const struct peer_message
 void reader_stale(struct model *model, uint32_t owner, const struct peer_message *message)
 {
 	struct unit *unit = shards_unit_of(model, message->unit);
-	struct gather_part *part;
+	struct part *part;
 	struct gather *gather;
 
 	if (!unit)
@@ -509,14 +392,8 @@ void reader_stale(struct model *model, uint32_t owner, const struct peer_message
 	gather_call_off(gather);
 	gather->wanted = engine_max(gather->wanted, message->version);
 	gather->state = GATHER_STALE;
-	if (gather->copies > 0)
-		return;
-	gather_unlink(gather);
-	gather->next = unit->gathers;
-	unit->gathers = gather;
-	gather_release_own(gather);
-	gather_requeue(gather);
-	gather_fill(model);
+	if (gather->copies == 0)
+		gather_start_again(gather);
 }
 
 void reader_repeat(struct model *model, uint32_t owner)
@@ -525,7 +402,7 @@ void reader_repeat(struct model *model, uint32_t owner)
 		struct gather *gather = model->gathers.reading[i];
 
 		for (uint32_t k = 0; gather->state == GATHER_READING && k < gather->part_count; k++) {
-			struct gather_part *part = &gather->parts[k];
+			struct part *part = &gather->parts[k];
 
 			if (part->rank == owner && part->asked && part->received < part->length)
 				gather_ask(gather, part);
@@ -539,7 +416,7 @@ void reader_tick(struct model *model)
 		struct gather *gather = model->gathers.reading[i];
 
 		for (uint32_t k = 0; gather->state == GATHER_READING && k < gather->part_count; k++) {
-			struct gather_part *part = &gather->parts[k];
+			struct part *part = &gather->parts[k];
 
 			if (part->asked && part->received < part->length && !part->heard)
 				gather_ask(gather, part);
@@ -576,7 +453,7 @@ void reader_waits(const struct model *model, bool (*tell)(void *context, uint32_
 				return;
 			for (uint32_t k = 0; (reading || gather->state == GATHER_READY) && k < gather->part_count;
 			     k++) {
-				const struct gather_part *part = &gather->parts[k];
+				const struct part *part = &gather->parts[k];
 
 				if ((!reading || part->copied < part->length) && !tell(context, i, part->rank))
 					return;

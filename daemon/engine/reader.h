@@ -14,6 +14,7 @@
 
 struct gather;
 struct model;
+struct part;
 struct peer_message;
 struct unit;
 
@@ -31,8 +32,9 @@ void reader_version_changed(struct unit *unit);
 void reader_chunk(struct model *model, uint32_t owner, const struct peer_message *message, struct buffer *payload);
 void reader_stale(struct model *model, uint32_t owner, const struct peer_message *message);
 
-void reader_repeat(struct model *model, uint32_t owner); /* a link between us was made anew: asks again */
-void reader_tick(struct model *model);                   /* asks again where nothing came */
+void reader_copied(struct gather *gather, struct part *part); /* from part.c: some of it was */
+void reader_repeat(struct model *model, uint32_t owner);      /* a link between us was made anew: asks again */
+void reader_tick(struct model *model);                        /* asks again where nothing came */
 void reader_drop(struct model *model);
 
 /* Tells ranks one by one, unit after unit, of which a gather waits; stops when tell returns false. */

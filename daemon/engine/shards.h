@@ -10,6 +10,7 @@
 #include "daemon/engine/collect.h"
 #include "daemon/engine/core.h"
 #include "daemon/engine/reader.h"
+#include "daemon/engine/part.h"
 #include "daemon/engine/push.h"
 #include "daemon/engine/serve.h"
 
