@@ -44,7 +44,7 @@ enum peer_op {
 	PEER_WAITING = 24, /* name, model, step, attempt, awaited (the op that lacks), sums: the coordinator's answer to a repeated
 			      MANIFEST, LOADED or VOTE that cannot be decided yet: the ranks it lacks, lowest first */
 	PEER_LOST = 25,     /* model, name, text: this rank holds a model of which another lost its shards */
-	PEER_WITHDRAW = 26, /* name, version (this rank's number): it gave up sealing */
+	PEER_WITHDRAW = 26, /* name, version (this rank's number), code and text (its deadline passed): it gave up sealing */
 	/* bulk */
 	PEER_READ = 40,  /* model, unit, version, read, offset (from), limit (up to), length (the whole range): bytes of the owner's shard */
 	PEER_CHUNK = 41, /* model, unit, version, read, offset, length; payload */

@@ -193,6 +193,8 @@ static void expire_attach(struct group *group, struct call *call)
 
 	story_deadline(group, call, text, sizeof(text));
 	group_notice(group, NOTICE_CALL_TIMEOUT, call->worker->model, NULL, -1, "%s", text);
+	if (call->worker->state == WORKER_SEALING)
+		seal_expired(call->worker->model, text);
 	worker_refuse(call->worker, FSDP_E_TIMEOUT, text);
 }
 

@@ -100,9 +100,9 @@ void worker_grad(struct worker *worker, uint32_t registered, struct call *call)
 			call_fail(group, call, code, "%s", text);
 		} else if (model->phase != STEP_COLLECTING) {
 			call_fail(group, call, FSDP_E_STATE,
-				  "step %" PRIu64
-				  ": the gradients were synchronised: call step before the next gradient",
-				  model->step);
+				  "unit \"%s\": the gradients of step %" PRIu64
+				  " were synchronised: call step before the next gradient",
+				  model_unit_name(model, index), model->step);
 		} else if (model->units[index].grad) {
 			serve(model, call);
 		} else if (model->units[index].reduced) {
@@ -140,8 +140,9 @@ void worker_reduce(struct worker *worker, uint32_t registered, struct call *call
 		call_fail(group, call, code, "%s", text);
 	} else if (model->phase != STEP_COLLECTING) {
 		call_fail(group, call, FSDP_E_STATE,
-			  "step %" PRIu64 ": the gradients were synchronised: call step before the next reduce",
-			  model->step);
+			  "unit \"%s\": the gradients of step %" PRIu64
+			  " were synchronised: call step before the next reduce",
+			  model_unit_name(model, index), model->step);
 	} else if (unit->trouble) {
 		call_fail(group, call, FSDP_E_MISMATCH, "%s", unit->trouble);
 	} else if (unit->reduced) {

@@ -202,6 +202,7 @@ int worker_check_unit(const struct worker *worker, uint32_t registered, char *te
 
 void seal_start(struct worker *worker, int code, const char *text);
 void seal_repeat(struct model *model);
+void seal_expired(struct model *model, const char *text);
 void seal_withdraw(struct model *model); /* tells the coordinator, frees the model */
 void seal_fail(struct model *model, int code, const char *text);
 void seal_hear_detail_wanted(struct group *group, uint32_t rank, const struct peer_message *message,

@@ -52,6 +52,15 @@ void seal_repeat(struct model *model)
 	ask(model);
 }
 
+/* The others are to hear the same when it is withdrawn. */
+void seal_expired(struct model *model, const char *text)
+{
+	assert(model->state == MODEL_SEALING);
+	free(model->seal_text);
+	model->seal_text = group_duplicate(text);
+	model->seal_code = FSDP_E_TIMEOUT;
+}
+
 void seal_withdraw(struct model *model)
 {
 	struct group *group = model->group;
@@ -61,6 +70,8 @@ void seal_withdraw(struct model *model)
 	group_message_init(&message, PEER_WITHDRAW);
 	group_message_name(&message, model->name);
 	message.version = model->seal_number;
+	message.code = model->seal_code;
+	group_message_text(&message, model->seal_text ? model->seal_text : "");
 	model_free(model);
 	if (group->generation != 0)
 		group_send(group, GROUP_COORDINATOR, &message);

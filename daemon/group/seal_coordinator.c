@@ -229,12 +229,13 @@ static void want_detail(struct group *group, const struct seal *seal)
 	group_send(group, seal->detail_rank, &message);
 }
 
-static bool refuse_unable(struct group *group, struct seal *seal)
+/* A dtype that cannot be sealed waits for everybody: that the ranks differ is the better reason. */
+static bool refuse_unable(struct group *group, struct seal *seal, bool complete)
 {
 	for (uint32_t rank = 0; rank < group->config.world_size; rank++) {
 		char text[CALL_TEXT_MAX];
 		const struct seal_rank *entry = &seal->ranks[rank];
-		if (!entry->asked || entry->code == 0)
+		if (!entry->asked || entry->code == 0 || (entry->code == FSDP_E_DTYPE && !complete))
 			continue;
 		snprintf(text, sizeof(text), "model \"%s\": rank %" PRIu32 " cannot seal it: %s", seal->name, rank,
 			 entry->text);
@@ -250,7 +251,7 @@ static void consider(struct group *group, struct seal *seal)
 	uint32_t self = group->config.rank;
 	bool complete = true;
 
-	if (refuse_unable(group, seal) || seal->detail_wanted)
+	if (seal->detail_wanted)
 		return;
 	for (uint32_t rank = 0; rank < group->config.world_size; rank++) {
 		complete = complete && seal->ranks[rank].asked;
@@ -262,7 +263,7 @@ static void consider(struct group *group, struct seal *seal)
 			return;
 		}
 	}
-	if (complete)
+	if (!refuse_unable(group, seal, complete) && complete)
 		accept(group, seal);
 }
 
@@ -396,8 +397,15 @@ void seals_hear_withdraw(struct group *group, uint32_t rank, const struct peer_m
 	struct seal_rank *entry = &seal->ranks[rank];
 	if (message->version < entry->number)
 		return;
+	bool waited = entry->asked;
 	entry->number = message->version;
 	entry->asked = false;
+	if (waited && message->code == FSDP_E_TIMEOUT) {
+		/* Everybody who waits hears what the first one waited for; who comes later begins a new round. */
+		refuse(group, seal, message->code, message->text);
+		begin_round(group, seal);
+		return;
+	}
 	/* Without our own manifest, or the one that differs, there is nothing to compare. */
 	if (seal->detail_wanted && (rank == seal->detail_rank || rank == group->config.rank))
 		detail_forget(seal);

@@ -137,7 +137,10 @@ static void attach_sealed(struct worker *worker, struct model *model, int code, 
 		return;
 	}
 	if (model->phase != STEP_VOTED) {
-		snprintf(why, sizeof(why), "the worker of rank %" PRIu32 " was replaced", group->config.rank);
+		snprintf(why, sizeof(why),
+			 "model \"%s\" step %" PRIu64 " was aborted, since the worker of rank %" PRIu32
+			 " was replaced: begin the step again",
+			 model->name, model->step, group->config.rank);
 		step_want_abort(model, FSDP_E_ABORTED, why);
 	}
 	if (worker->state == WORKER_WAITS_DECISION && group->peers[GROUP_COORDINATOR].state == PEER_GONE) {
