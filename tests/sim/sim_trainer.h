@@ -74,7 +74,6 @@ struct trainer {
 	uint32_t model; /* index of the workload */
 	enum trainer_state state;
 	uint64_t life; /* counts processes; events of an older one are ignored */
-	uint64_t polls;
 	struct dice dice;
 	struct worker *worker;
 	struct manifest *manifest;
@@ -105,6 +104,14 @@ void trainer_free(struct trainer *trainer); /* must be away or closed */
 void trainer_begin(struct trainer *trainer);
 void trainer_kill(struct trainer *trainer, uint64_t away_us); /* the process dies; another comes after that */
 bool trainer_attached(const struct trainer *trainer);
+
+/* A turn after that time, where none is due. */
+void trainer_turn_in(struct trainer *trainer, uint64_t delay_us);
+void trainer_turn_soon(struct trainer *trainer);
+void trainer_turn_later(struct trainer *trainer);
+
+/* trainer_answer.c */
+void trainer_answered(struct call *call, const struct answer *answer);
 
 /* trainer_script.c */
 void script_load(struct trainer *trainer);

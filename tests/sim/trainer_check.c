@@ -147,7 +147,7 @@ void fill_initial(struct trainer *trainer, uint32_t unit, bool wrong)
 		values[i] = workload_initial(trainer_workload(trainer), oracle_life(trainer->of->oracle), unit, i);
 	}
 	if (wrong && total > 0) {
-		values[total - 1] += 1.0f;
+		values[total - 1] += 1.0f + (float)trainer->node->rank;
 	} else {
 		trainer->of->loaded[trainer->node->rank][unit] = true;
 	}
