@@ -64,6 +64,7 @@ void worker_attached(struct worker *worker, bool resumed)
 	struct call *call = attach_call(worker);
 
 	worker_move(worker, WORKER_ATTACHED);
+	worker->group->heartbeat_ms = worker->group->now_ms; /* who is attached is said soon: a drop depends on it */
 	if (worker->plan != worker->model->plan) {
 		plan_unref(worker->plan);
 		worker->plan = plan_ref(worker->model->plan);
@@ -250,6 +251,7 @@ static void worker_end(struct worker *worker)
 	if (worker->model && worker->state == WORKER_ATTACHED) {
 		gather_release(worker->model);
 		gradient_release(worker->model);
+		group->heartbeat_ms = group->now_ms;
 	}
 	leave_model(worker);
 	for (struct worker **at = &group->workers; *at; at = &(*at)->next)
