@@ -46,7 +46,8 @@
  * Aborts. A step may be aborted by a deadline, by a lost peer, by an operator, by any worker. Then one call of
  * gradient, reduce, next_micro_batch, sync or step returns FSDP_E_ABORTED (or the reason's own code, where it was
  * waiting), every gradient of the step that was handed over is dropped on every rank, and every gradient buffer
- * that was not is taken back: begin the step again with its first micro-batch.
+ * that was not is taken back: begin the step again with its first micro-batch. A rank that could not ask the
+ * coordinator at its deadline has given the attempt up alone: these calls return the same code until it is heard.
  */
 #ifndef FSDP_FSDP_H
 #define FSDP_FSDP_H
@@ -247,8 +248,9 @@ FSDP_API int fsdp_model_seal(struct fsdp_model *model, struct fsdp_model_info *r
  * Initial values: values[i] points to parameter i's elements (row-major, its own dtype, not NULL unless it has none),
  * count must be the unit's number of parameters. Copied. Every rank loads every unit with the same values and keeps its
  * range of them; ranks compare checksums. Once, after a seal that did not resume. Waits for a free gradient buffer, not
- * for other ranks: a difference between them is reported by the call that first needs the unit. Not collective.
- * FSDP_E_STATE: the unit is loaded already (nothing changes), or holds a gradient that was not handed over.
+ * for other ranks: a difference between them is reported by the call that first needs the unit, and every rank may load
+ * it again. Until the ranks agree, a second load is compared with the first; later it is refused. Not collective.
+ * FSDP_E_STATE: the unit is loaded and agreed on (nothing changes), or holds a gradient that was not handed over.
  * FSDP_E_TIMEOUT.
  */
 FSDP_API int fsdp_unit_load(struct fsdp_unit *unit, const void *const *values, size_t count);
@@ -283,9 +285,9 @@ FSDP_API const void *fsdp_unit_param(struct fsdp_unit *unit, size_t index);
 /*
  * A buffer for the full gradient of parameter `index`: row-major, the parameter's dtype (f32), zero when it is first
  * given in a micro-batch, the same address until the unit is reduced; yours to write until then. Where one of a unit's
- * gradients was asked for, those that were not count as zero. Waits for room in the gradient budget. Not
- * collective. FSDP_E_ABORTED, FSDP_E_STATE (after fsdp_model_sync_gradients and before
- * the step; the unit was reduced in this micro-batch), FSDP_E_BUDGET, FSDP_E_TIMEOUT, FSDP_E_PEER_LOST, FSDP_E_LOST.
+ * gradients was asked for, those that were not count as zero. Waits for room in the gradient budget. Not collective.
+ * FSDP_E_STATE: the unit was reduced in this micro-batch, or gradients were synchronised and the step was not made.
+ * FSDP_E_ABORTED, FSDP_E_BUDGET, FSDP_E_TIMEOUT, FSDP_E_PEER_LOST, FSDP_E_LOST.
  */
 FSDP_API int fsdp_unit_grad(struct fsdp_unit *unit, size_t index, void **ret_grad);
 
@@ -300,16 +302,16 @@ FSDP_API int fsdp_unit_reduce(struct fsdp_unit *unit);
 
 /*
  * Ends this worker's micro-batch and begins the next one of the same step, which adds up. What was not reduced is
- * absent, and its buffers are taken back. Waits for the daemon. Not collective. FSDP_E_ABORTED, FSDP_E_STATE (after
- * sync), FSDP_E_LOST.
+ * absent, and its buffers are taken back. Waits for the daemon. Not collective. FSDP_E_STATE: gradients were
+ * synchronised and the step was not made. FSDP_E_OVERFLOW: 65536 micro-batches in one step. FSDP_E_ABORTED, FSDP_E_LOST.
  */
 FSDP_API int fsdp_model_next_micro_batch(struct fsdp_model *model);
 
 /*
  * Ends the step's last micro-batch and waits for every rank's contributions. Afterwards this rank's shards
  * (fsdp_unit_shard) have their mean (or sum), until the step ends. Needed only by who looks at gradients:
- * fsdp_model_step does the same. COLLECTIVE. A unit that no rank reduced is zero. FSDP_E_ABORTED, FSDP_E_TIMEOUT (unit
- * and missing ranks), FSDP_E_PEER_LOST, FSDP_E_LOST.
+ * fsdp_model_step does the same. COLLECTIVE. A unit that no rank reduced is zero. FSDP_E_MISMATCH: initial values
+ * differ. FSDP_E_TIMEOUT: names unit and missing ranks. FSDP_E_ABORTED, FSDP_E_PEER_LOST, FSDP_E_LOST.
  */
 FSDP_API int fsdp_model_sync_gradients(struct fsdp_model *model);
 
@@ -333,11 +335,8 @@ struct fsdp_step {
 		sizeof(struct fsdp_step), 0.001, 0.0, 0.0, 0.0, 0.9, 0.999, 1e-8 \
 	}
 
-enum fsdp_outcome {
-	FSDP_APPLIED = 0,
-	FSDP_SKIPPED =
-		1 /* a gradient was not finite: the step's number is used up, and nothing else changed, on any rank */
-};
+/* Skipped: a gradient was not finite. The step's number is used up, and nothing else changed, on any rank. */
+enum fsdp_outcome { FSDP_APPLIED = 0, FSDP_SKIPPED = 1 };
 
 struct fsdp_step_result {
 	uint64_t step;        /* steps committed so far, this one included */
@@ -351,8 +350,9 @@ struct fsdp_step_result {
  * FSDP_OPTIMIZER_NONE it publishes the staging copies, as fsdp_model_update_shards(model, NULL, 0) does, and step is
  * not looked at. COLLECTIVE. Waits for every rank's contributions and vote. step NULL means FSDP_STEP_INIT; ret_result
  * may be NULL. Gradients that were not reduced are dropped. FSDP_E_MISMATCH: ranks gave different numbers (both ranks
- * and the first difference; the step is aborted). FSDP_E_IN_DOUBT: this rank voted and cannot learn the decision yet;
- * call again to be told. FSDP_E_ABORTED, FSDP_E_TIMEOUT, FSDP_E_PEER_LOST, FSDP_E_LOST.
+ * and the first difference; the step is aborted), or initial values differ. FSDP_E_STATE: a unit was not loaded.
+ * FSDP_E_IN_DOUBT: this rank voted and cannot learn the decision yet; call again to be told. FSDP_E_ABORTED,
+ * FSDP_E_TIMEOUT, FSDP_E_PEER_LOST, FSDP_E_LOST.
  */
 FSDP_API int fsdp_model_step(struct fsdp_model *model, const struct fsdp_step *step,
 			     struct fsdp_step_result *ret_result);
@@ -364,24 +364,28 @@ FSDP_API int fsdp_model_abort_step(struct fsdp_model *model);
 
 /* ---- Shards: for an optimizer outside, and for tools ---- */
 
+/*
+ * parameter: the master values, read-only; they change with a step. gradient: read-only; the mean (or sum) from
+ * fsdp_model_sync_gradients until the step ends, meaningless at any other time. staging: yours to write; published by
+ * fsdp_model_update_shards and, where the model has no optimizer, by fsdp_model_step.
+ */
 struct fsdp_shard {
-	uint32_t dtype;        /* enum fsdp_dtype of all three */
-	uint32_t reserved0;    /* 0 */
-	uint64_t offset;       /* elements: where this rank's range of the segment begins */
-	uint64_t count;        /* elements of it; may be 0 */
-	const void *parameter; /* the master values, read-only; they change with a step */
-	const void *gradient;  /* read-only; the mean after fsdp_model_sync_gradients, until the step ends; else
-				  meaningless */
-	void *staging; /* yours to write; published by fsdp_model_update_shards or, without optimizer, fsdp_model_step
-			*/
+	uint32_t dtype;     /* enum fsdp_dtype of all three */
+	uint32_t reserved0; /* 0 */
+	uint64_t offset;    /* elements: where this rank's range of the segment begins */
+	uint64_t count;     /* elements of it; may be 0 */
+	const void *parameter;
+	const void *gradient;
+	void *staging;
 };
 
 /*
- * This rank's range of a unit. segment: the unit's flat vectors, one for each master dtype; 0 is the only one so far. The
- * addresses are constant from the seal to the close of the model; NULL where count is 0. What lies there is what the last committed
- * step left: a step returns before every shard has been updated, so call this again after each before reading parameter or
- * writing staging. Waits for the unit's initial values and for a step of it in progress, on this node. Not collective.
- * FSDP_E_STATE: not sealed. FSDP_E_NOT_FOUND: no such segment. FSDP_E_TIMEOUT, FSDP_E_LOST, FSDP_E_DROPPED.
+ * This rank's range of a unit. segment: which of the unit's flat vectors, one for each master dtype; 0 is the only one
+ * so far. The addresses are constant from the seal to the close of the model; NULL where count is 0. What lies there is
+ * what the last committed step left: a step returns before every shard has been updated, so call this again after each
+ * before reading parameter or writing staging. Waits for the unit's initial values and for a step of it in progress, on
+ * this node. Not collective. FSDP_E_STATE: not sealed. FSDP_E_NOT_FOUND: no such segment. FSDP_E_TIMEOUT, FSDP_E_LOST,
+ * FSDP_E_DROPPED.
  */
 FSDP_API int fsdp_unit_shard(struct fsdp_unit *unit, size_t segment, struct fsdp_shard *ret_shard);
 
