@@ -16,27 +16,32 @@
 #define WORKER_PARAMS_MAX 256 /* parameters in one message; a unit of more goes in parts */
 #define WORKER_UNITS_MAX 1024 /* unit places in one answer; more go in parts */
 
+/*
+ * What each carries -> what its answer does. Every answer carries code and text besides. A unit is named by its place in the order
+ * of registration.
+ */
 enum worker_op {
-	WORKER_HELLO = 1,  /* protocol -> rank, world_size, generation */
-	WORKER_OPEN = 2,   /* name, options -> handle */
-	WORKER_UNIT = 3,   /* handle, name, params[], unit (registration order), more: another part follows -> */
-	WORKER_SEAL = 4,   /* handle, deadline -> step, attempt, micro_batch, resumed, arena sizes, and the descriptors */
-	WORKER_PLACES = 5, /* handle, unit (from) -> places[]: where each unit's shard lies, registration order */
-	WORKER_LOAD = 6,   /* handle, unit, slot -> */
+	WORKER_HELLO = 1,   /* protocol -> rank, world_size, generation */
+	WORKER_OPEN = 2,    /* name, options -> handle */
+	WORKER_UNIT = 3,    /* handle, name, params[], unit, more: another part follows -> */
+	WORKER_SEAL = 4,    /* handle, deadline -> step, attempt, micro_batch, resumed, arena sizes, descriptors */
+	WORKER_PLACES = 5,  /* handle, unit (the first) -> places[]: where each unit's shard lies, more */
+	WORKER_LOAD = 6,    /* handle, unit, slot -> */
 	WORKER_UNSHARD = 7, /* handle, unit -> slot, version */
-	WORKER_UNSHARD_START = 8, /* handle, unit -> */
-	WORKER_RESHARD = 9, /* handle, unit -> */
-	WORKER_GRAD = 10,   /* handle, unit -> slot */
-	WORKER_REDUCE = 11, /* handle, unit -> */
-	WORKER_NEXT_MICRO_BATCH = 12,
-	WORKER_SYNC = 13,
-	WORKER_STEP = 14,   /* handle, commit, hyper -> outcome, step */
-	WORKER_ABORT = 15,
-	WORKER_CLOSE = 16,  /* handle, drop -> */
-	WORKER_GROUP = 17,  /* -> rank, world_size, generation (0: not formed yet), bytes_in, bytes_out */
-	WORKER_SET_UNIT = 18, /* handle, unit, gather_dtype, reduce_dtype -> : before seal */
-	WORKER_SHARD = 20, /* handle, unit -> version: waits until this rank's shard has its present version */
-	WORKER_UNITS = 19   /* handle, unit (from) -> a unit's name and params, more: for tools (fsdp_unit_describe) */
+	WORKER_UNSHARD_START = 8,     /* handle, unit -> */
+	WORKER_RESHARD = 9,           /* handle, unit -> */
+	WORKER_GRAD = 10,             /* handle, unit -> slot */
+	WORKER_REDUCE = 11,           /* handle, unit -> */
+	WORKER_NEXT_MICRO_BATCH = 12, /* handle -> */
+	WORKER_SYNC = 13,             /* handle -> */
+	WORKER_STEP = 14,             /* handle, commit, hyper -> outcome, step */
+	WORKER_ABORT = 15,            /* handle -> */
+	WORKER_CLOSE = 16,            /* handle, drop -> */
+	WORKER_GROUP = 17,            /* -> rank, world_size, generation (0: not formed yet), bytes_in, bytes_out */
+	WORKER_SET_UNIT = 18,         /* handle, unit, gather_dtype, reduce_dtype -> : before the seal */
+	WORKER_UNITS = 19, /* handle, unit, slot (the first parameter) -> name, params[], more: a sealed model's
+				       * unit, for tools; one of more than WORKER_PARAMS_MAX parameters takes several */
+	WORKER_SHARD = 20  /* handle, unit -> version: once this rank's shard has its present version */
 };
 
 struct worker_param {
@@ -46,10 +51,10 @@ struct worker_param {
 };
 
 struct worker_place {
-	uint64_t full_bytes;    /* of the unit's full copy */
-	uint64_t shard_offset;  /* elements into the segment: where this rank's range begins */
-	uint64_t shard_count;   /* elements of it */
-	uint64_t arena_offset;  /* bytes into masters, gradients and staging */
+	uint64_t full_bytes;   /* of the unit's full copy */
+	uint64_t shard_offset; /* elements into the segment: where this rank's range begins */
+	uint64_t shard_count;  /* elements of it */
+	uint64_t arena_offset; /* bytes into masters, gradients and staging */
 };
 
 struct worker_hyper {
@@ -59,8 +64,8 @@ struct worker_hyper {
 struct worker_message {
 	enum worker_op op;
 	uint64_t request;
-	bool answer;   /* false: a request */
-	int32_t code;  /* answers */
+	bool answer;  /* false: a request */
+	int32_t code; /* answers */
 	uint32_t protocol;
 	uint32_t handle; /* of a model on this connection */
 	uint32_t unit;   /* registration order */
@@ -72,7 +77,8 @@ struct worker_message {
 	uint32_t outcome, commit;
 	uint32_t rank, world_size;
 	uint64_t generation;
-	uint64_t bytes_in, bytes_out; /* group: what the daemon received from and sent to peers, both planes, since it began */
+	uint64_t bytes_in,
+		bytes_out; /* group: what the daemon received from and sent to peers, both planes, since it began */
 	/* open */
 	uint32_t gather_dtype, reduce_dtype, reduce_op;
 	double scale;
