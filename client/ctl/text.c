@@ -43,8 +43,7 @@ void text_status(const struct control_message *answer)
 {
 	const struct control_status *status = &answer->status;
 	char a[16], b[16], c[16], d[16];
-	printf("%s rank %" PRIu32 " of %" PRIu32 ": %s%s\n", status->cluster, status->rank, status->world_size,
-	       status->phase, status->degraded ? " (degraded)" : "");
+	printf("%s: %s%s\n", status->cluster, status->phase, status->degraded ? " (degraded)" : "");
 	printf("daemon    fsdpd %s, up %" PRIu64 " s, generation %016" PRIx64 "\n", status->version,
 	       status->uptime_ms / 1000, status->generation);
 	printf("peers     %" PRIu32 " of %" PRIu32 " joined\n", status->joined, status->world_size);

@@ -68,9 +68,11 @@ void phase_describe(const struct group *group, uint32_t rank, uint32_t world_siz
 
 	describe_models(group, models, sizeof(models));
 	if (missing > 0 && group_generation(group) == 0)
-		text_print(ret_text, PHASE_TEXT_MAX + 1, "waiting for %u of %u peers: %s", missing, world_size, ranks);
+		text_print(ret_text, PHASE_TEXT_MAX + 1, "rank %u of %u; waiting for %u more: %s", rank, world_size,
+			   missing, ranks);
 	else if (missing > 0)
-		text_print(ret_text, PHASE_TEXT_MAX + 1, "not heard: %s; %s", ranks, models);
+		text_print(ret_text, PHASE_TEXT_MAX + 1, "rank %u of %u; not heard: %s; %s", rank, world_size, ranks,
+			   models);
 	else
 		text_print(ret_text, PHASE_TEXT_MAX + 1, "rank %u of %u; %s", rank, world_size, models);
 }

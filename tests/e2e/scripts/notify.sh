@@ -16,7 +16,7 @@ configure 0 a 0 2
 configure 1 a 1 2
 NOTIFY_SOCKET=$ear WATCHDOG_USEC=400000 start 0
 check "READY comes while a peer is missing" wait_until hears '^READY=1$'
-check "the status says whom it waits for" wait_until hears '^STATUS=.*waiting for 1 of 2 peers: rank 1'
+check "the status says whom it waits for" wait_until hears '^STATUS=rank 0 of 2; waiting for 1 more: rank 1'
 check "the sockets are there by then" test -S "$folder/0/client.sock" -a -S "$folder/0/control.sock"
 start 1
 check "the group forms" wait_until all_well 0 1
@@ -31,7 +31,7 @@ kill -CONT "${pids[0]}"
 check "it is fed when it goes on" wait_until beats_above "$before"
 check "the group is whole again" wait_until all_well 0 1
 stop 1
-check "the status names who is not heard" wait_until hears '^STATUS=not heard: rank 1'
+check "the status names who is not heard" wait_until hears '^STATUS=rank 0 of 2; not heard: rank 1'
 check "nothing was said of leaving so far" not hears '^STOPPING=1$'
 check "SIGTERM ends it cleanly" stop 0
 check "STOPPING is said" hears '^STOPPING=1$'
