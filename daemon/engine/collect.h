@@ -89,8 +89,8 @@ uint64_t collect_skip(const struct unit *unit, uint64_t position);
 void collect_consume(struct source *source, struct contribution *contribution);
 void collect_forget_contribution(struct unit *unit, struct contribution *contribution);
 
-void collect_inbound(struct model *model,
-		     uint32_t rank);       /* what it sent on older links and is not added, it sends again */
+/* Its link was made anew: it sends again what is not acknowledged, so what is held, and what takes too much room, may go. */
+void collect_inbound(struct model *model, uint32_t rank);
 void collect_restart(struct model *model); /* everything of the present step and attempt is over */
 void collect_drop(struct model *model);
 

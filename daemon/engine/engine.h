@@ -21,21 +21,21 @@ struct engine_counters {
 	_Atomic uint64_t gathers, gather_bytes; /* units gathered; payload bytes read from peers */
 	_Atomic uint64_t served_bytes;          /* payload bytes sent to readers */
 	_Atomic uint64_t reductions, pushed_bytes, added_bytes;
-	_Atomic uint64_t duplicates, stale_attempts,
-		stale_reads; /* dropped: arrived twice; of an older attempt; answers "stale" */
+	_Atomic uint64_t duplicates;     /* dropped: it arrived twice */
+	_Atomic uint64_t stale_attempts; /* dropped: of an older step or attempt */
+	_Atomic uint64_t stale_reads;    /* answered "stale" */
 	_Atomic uint64_t resent_bytes;
-	_Atomic uint64_t
-		violations; /* a peer sent more than its credit or a range that is not ours: its link was refused */
+	_Atomic uint64_t violations; /* what no peer of ours would send (more than its credit, a range that is none) */
 };
 
 struct engine_config {
 	uint32_t rank, world_size;
 	const char *cluster;
 	uint64_t incarnation;
-	uint64_t
-		chunk_bytes; /* 4 KiB to 1 MiB; what is used is at most window_bytes / (2 * world_size), at least 4 KiB */
-	uint64_t
-		window_bytes; /* a source and model: bytes of pushes, and of one read's chunks per owner, that may be outstanding */
+	/* 4 KiB to 1 MiB; what is used is at most window_bytes / (2 * world_size), and at least 4 KiB. */
+	uint64_t chunk_bytes;
+	/* What may be outstanding: of one source's pushes for one model, and of one read from one owner. */
+	uint64_t window_bytes;
 	uint64_t inline_bytes;  /* jobs up to this size are run at once; 0: ENGINE_INLINE_BYTES */
 	uint64_t read_drain_ms; /* a step waits for reads in progress so long, then resets their links */
 	struct transport *transport;

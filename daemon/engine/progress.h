@@ -26,8 +26,8 @@ struct telling {
 
 void progress_note(struct source *source, uint32_t unit); /* it changed; told with the next message */
 void progress_want(struct source *source);                /* a message is due at the end of this event */
-void progress_want_all(struct source *source,
-		       bool reply);                /* with everything; reply: and the source's own is asked for */
+/* With everything; reply: and the source's own is asked for. */
+void progress_want_all(struct source *source, bool reply);
 void progress_check_credit(struct source *source); /* due if enough credit has come free */
 
 void progress_tick(struct model *model);
