@@ -18,7 +18,8 @@
 
 /*
  * What each carries -> what its answer does. Every answer carries code and text besides. A unit is named by its place in the order
- * of registration.
+ * of registration. WORKER_UNITS is for tools and needs a sealed model; a unit of more than WORKER_PARAMS_MAX parameters takes
+ * several, each with the number of the first parameter that is wanted in `slot`.
  */
 enum worker_op {
 	WORKER_HELLO = 1,   /* protocol -> rank, world_size, generation */
@@ -39,9 +40,8 @@ enum worker_op {
 	WORKER_CLOSE = 16,            /* handle, drop -> */
 	WORKER_GROUP = 17,            /* -> rank, world_size, generation (0: not formed yet), bytes_in, bytes_out */
 	WORKER_SET_UNIT = 18,         /* handle, unit, gather_dtype, reduce_dtype -> : before the seal */
-	WORKER_UNITS = 19, /* handle, unit, slot (the first parameter) -> name, params[], more: a sealed model's
-				       * unit, for tools; one of more than WORKER_PARAMS_MAX parameters takes several */
-	WORKER_SHARD = 20  /* handle, unit -> version: once this rank's shard has its present version */
+	WORKER_UNITS = 19,            /* handle, unit, slot (the first parameter) -> name, params[], more */
+	WORKER_SHARD = 20             /* handle, unit -> version: once this rank's shard has its present version */
 };
 
 struct worker_param {
@@ -77,8 +77,7 @@ struct worker_message {
 	uint32_t outcome, commit;
 	uint32_t rank, world_size;
 	uint64_t generation;
-	uint64_t bytes_in,
-		bytes_out; /* group: what the daemon received from and sent to peers, both planes, since it began */
+	uint64_t bytes_in, bytes_out; /* what the daemon received from and sent to its peers since it began */
 	/* open */
 	uint32_t gather_dtype, reduce_dtype, reduce_op;
 	double scale;
