@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The minimal trainer in README.md is short, compiles without a warning, and trains on two nodes.
+# What README.md shows is right: the minimal trainer is short, compiles without a warning, and trains on two nodes; the daemon takes
+# the configuration.
 . "$(dirname "$0")/check.bash"
 
 readme=$FSDP_TEST_SOURCE/README.md
@@ -24,5 +25,10 @@ check "it compiles without a warning" "${FSDP_TEST_CC:-cc}" -Wall -Wextra -Werro
   "-Wl,-rpath,${FSDP_TEST_LIBRARY%/*}"
 check "it trains on two nodes" gives 0 "$fsdp_run" --daemon "$fsdpd" --nodes 2 -- "$folder/readme"
 check "both ranks say something" answers "[0] " "[1] "
+
+awk '/^```ini$/ { inside = 1; next } /^```$/ { inside = 0 } inside' "$readme" >"$folder/readme.conf"
+check "README.md has a configuration" test -s "$folder/readme.conf"
+check "it is right" gives 0 "$fsdpd" --check-config --config "$folder/readme.conf"
+check "it is of two ranks" answers "rank 0 of 2"
 
 finish
