@@ -30,7 +30,8 @@ check() { # file folder
     elif [ "${floor[$folder]}" -ge "${floor[$own]}" ]; then
       complain "$file" "$header" "is on floor ${floor[$folder]}, not below floor ${floor[$own]}"
     fi
-  done < <(sed -n 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*"\([^"]*\)".*/\1/p' "$file" | grep -v '\.pb-c\.h$')
+  done < <(sed -n 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*[<"]\([^">]*\)[">].*/\1/p' "$file" |
+    grep -E '^(fsdp|daemon|proto|client|tests|include|\.\.?)/' | grep -v '\.pb-c\.h$')
 }
 
 files=0
