@@ -330,7 +330,7 @@ static void faults_cannot_seal(struct sim *sim)
 static void faults_short_deadline(struct sim *sim)
 {
 	faults_any_trainer(sim)->short_deadline_ms = dice_between(&sim->dice, 20, 400);
-	faults_slow(sim, 1000 * MS);
+	faults_slow(sim, sim->operation_ms * MS / 4);
 }
 
 /* ---- The plan ---- */

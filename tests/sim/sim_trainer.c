@@ -153,7 +153,8 @@ static void trainer_attach(struct trainer *trainer)
 	for (uint32_t i = 0; i < workload_of(trainer)->unit_count; i++) {
 		trainer->registered[trainer->order[i]] = i;
 	}
-	trainer->manifest = workload_manifest(workload_of(trainer), trainer->order, trainer->odd_manifest);
+	trainer->manifest = workload_manifest(workload_of(trainer), trainer->order,
+					      trainer->odd_manifest ? 7 + trainer->node->rank : 0);
 	struct plan *plan = trainer_make_plan(trainer);
 	int code = trainer->cannot_seal ? -ENOMEM : 0;
 	trainer->odd_manifest = false;

@@ -58,7 +58,7 @@ void workload_init(struct workload *workload, uint32_t index, uint64_t seed, uin
 	workload->wild = dice_chance(&dice, 400);
 }
 
-struct manifest *workload_manifest(const struct workload *workload, const uint32_t *order, bool odd)
+struct manifest *workload_manifest(const struct workload *workload, const uint32_t *order, uint64_t odd)
 {
 	struct manifest *manifest;
 	int rc = manifest_new(workload->name, &workload->options, &manifest);
@@ -76,9 +76,9 @@ struct manifest *workload_manifest(const struct workload *workload, const uint32
 							.dtype = FSDP_F32,
 							.ndim = unit->counts[p] == 1 ? 0 : 1,
 							.shape = { unit->counts[p] } };
-			if (odd && order[i] == 0 && p == 0) {
+			if (odd > 0 && order[i] == 0 && p == 0) {
 				param.ndim = 1;
-				param.shape[0] = unit->counts[p] + 7;
+				param.shape[0] = unit->counts[p] + odd;
 			}
 			rc = manifest_add_param(manifest, &param);
 			assert(rc == 0);

@@ -30,8 +30,8 @@ struct workload {
 void workload_init(struct workload *workload, uint32_t index, uint64_t seed, uint32_t world_size);
 
 /* The sealed manifest of a trainer that registers units in `order` (canonical indices). odd: as a trainer registers it that has
- * another opinion of the model. */
-struct manifest *workload_manifest(const struct workload *workload, const uint32_t *order, bool odd);
+ * another opinion of the model, by so many elements; else 0. */
+struct manifest *workload_manifest(const struct workload *workload, const uint32_t *order, uint64_t odd);
 
 /* life: which try of the whole training; a model that was dropped begins another. */
 float workload_initial(const struct workload *workload, uint64_t life, uint32_t unit, uint64_t element);
