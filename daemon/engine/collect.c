@@ -341,7 +341,7 @@ void collect_close(struct model *model, uint32_t rank, uint32_t micro_batch, con
 	struct source *source = &model->sources[rank];
 
 	assert(micro_batch == source->closed);
-	if (bits && source->absent_bytes > COLLECT_CLOSE_BYTES_MAX) {
+	if (bits && source->absent_bytes + collect_bits_size(model) > STEP_CLOSE_BYTES_MAX) {
 		collect_bar(source);
 		return;
 	}

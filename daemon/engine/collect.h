@@ -14,7 +14,6 @@
 #include <stdint.h>
 
 #define COLLECT_PIECES_MAX (1u << 20)       /* of one source, that wait to be added */
-#define COLLECT_CLOSE_BYTES_MAX (64u << 20) /* of one source's CLOSEs in a step */
 #define COLLECT_HELD_CLOSES_MAX 256         /* of one source, of later steps and attempts */
 
 struct held;

@@ -91,6 +91,13 @@ static void end_micro_batch(struct model *model, bool last)
 			      "the gradients were synchronised while this call waited");
 }
 
+/* What every rank keeps of their ends is bounded, so of a model of very many units there are fewer. */
+static uint32_t micro_batches_max(const struct model *model)
+{
+	size_t most = model->bits_size > 0 ? STEP_CLOSE_BYTES_MAX / model->bits_size : GROUP_MICRO_BATCHES_MAX;
+	return most < GROUP_MICRO_BATCHES_MAX ? (uint32_t)most : GROUP_MICRO_BATCHES_MAX;
+}
+
 void worker_next_micro_batch(struct worker *worker, struct call *call)
 {
 	struct group *group = worker->group;
@@ -102,9 +109,11 @@ void worker_next_micro_batch(struct worker *worker, struct call *call)
 		if (model->phase != STEP_COLLECTING) {
 			call_fail(group, call, FSDP_E_STATE,
 				  "step %" PRIu64 ": the gradients were synchronised: call step first", model->step);
-		} else if (model->micro_batch + 1 >= GROUP_MICRO_BATCHES_MAX) {
-			call_fail(group, call, FSDP_E_OVERFLOW, "a step has at most %u micro-batches",
-				  GROUP_MICRO_BATCHES_MAX);
+		} else if (model->micro_batch + 1 >= micro_batches_max(model)) {
+			call_fail(group, call, FSDP_E_OVERFLOW,
+				  "a step of model \"%s\", which has %" PRIu32 " units, has at most %" PRIu32
+				  " micro-batches",
+				  model->name, model->unit_count, micro_batches_max(model));
 		} else {
 			end_micro_batch(model, false);
 			gradient_release(model);

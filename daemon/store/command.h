@@ -13,6 +13,10 @@
 #include "daemon/runtime/mailbox.h"
 #include "daemon/store/plan.h"
 
+/* Of one rank in one step: bytes of the bits, one a unit, that tell of its micro-batches which units they lack. The loop lets a
+ * worker have no more micro-batches than that; a peer that sends more is in violation. */
+#define STEP_CLOSE_BYTES_MAX (64u << 20)
+
 enum command_kind {
 	COMMAND_PEERS,  /* the group as it stands: generation, incarnations[world_size] (0 where unknown) */
 	COMMAND_ADD,    /* a model is sealed: model, plan (a reference), step 0, attempt 0 */

@@ -166,6 +166,30 @@ Test(group_step, micro_batches_that_count_add_to_the_weight)
 	free_all(cluster, calls, 6);
 }
 
+/* 64 MiB of what every rank keeps of them: 8 KiB each for 65536 units. */
+Test(group_step, of_a_model_of_very_many_units_a_step_has_fewer_micro_batches)
+{
+	struct cluster *cluster = cluster_new(1);
+	struct test_call *call = test_call(0);
+	cluster->units = 65536;
+	struct manifest *manifest = cluster_manifest(cluster, "u", "w", 0);
+	cluster->units = 2; /* what the fake engine looks at */
+	cluster_form(cluster);
+	cluster_attach(cluster, 0, manifest);
+	cluster_run(cluster);
+	assert_answer(&cluster->nodes[0].attach, 0);
+	for (uint32_t i = 0; i < 8191; i++) {
+		call->answered = 0;
+		worker_next_micro_batch(cluster->nodes[0].worker, &call->call);
+		assert_answer(call, 0);
+	}
+	call->answered = 0;
+	worker_next_micro_batch(cluster->nodes[0].worker, &call->call);
+	assert_answer(call, FSDP_E_OVERFLOW);
+	assert_has(call->text, "at most 8192 micro-batches");
+	free_all(cluster, &call, 1);
+}
+
 Test(group_step, an_abort_is_told_once_and_slots_stay_until_then)
 {
 	struct cluster *cluster = loaded(2);
