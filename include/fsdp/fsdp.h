@@ -303,7 +303,8 @@ FSDP_API int fsdp_unit_reduce(struct fsdp_unit *unit);
 /*
  * Ends this worker's micro-batch and begins the next one of the same step, which adds up. What was not reduced is
  * absent, and its buffers are taken back. Waits for the daemon. Not collective. FSDP_E_STATE: gradients were
- * synchronised and the step was not made. FSDP_E_OVERFLOW: 65536 micro-batches in one step. FSDP_E_ABORTED, FSDP_E_LOST.
+ * synchronised and the step was not made. FSDP_E_OVERFLOW: a step has at most 65536 micro-batches, fewer where the model
+ * has more than 8192 units. FSDP_E_ABORTED, FSDP_E_LOST.
  */
 FSDP_API int fsdp_model_next_micro_batch(struct fsdp_model *model);
 
