@@ -62,10 +62,14 @@ static size_t fds_take(struct msghdr *header, int *fds)
 	return count;
 }
 
-static void fds_close(const int *fds, size_t count)
+void frame_discard(const int *fds, size_t count)
 {
-	for (size_t i = 0; i < count; i++)
+	const struct linger at_once = { .l_onoff = 0 };
+
+	for (size_t i = 0; i < count; i++) {
+		(void)setsockopt(fds[i], SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once); /* most are no sockets */
 		(void)close(fds[i]);
+	}
 }
 
 long frame_receive(int fd, void *data, int *fds, size_t *ret_fd_count)
@@ -91,12 +95,12 @@ long frame_receive(int fd, void *data, int *fds, size_t *ret_fd_count)
 		return -errno;
 	count = fds_take(&header, fresh);
 	if (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) {
-		fds_close(fresh, count);
+		frame_discard(fresh, count);
 		return -EMSGSIZE;
 	}
 	/* The end, or an empty record, which nobody of ours sends: whoever does is gone for us. */
 	if (size == 0) {
-		fds_close(fresh, count);
+		frame_discard(fresh, count);
 		count = 0;
 	}
 	memcpy(fds, fresh, count * sizeof(int));

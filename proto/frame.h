@@ -19,4 +19,8 @@ int frame_send(int fd, const void *data, size_t size, const int *fds, size_t fd_
  * -errno. fds has room for FRAME_FDS_MAX. */
 long frame_receive(int fd, void *data, int *fds, size_t *ret_fd_count);
 
+/* Closes descriptors that came and that nobody wants. Does not wait where a sender meant it to: a TCP socket that lingers would
+ * hold up whoever closes it last. */
+void frame_discard(const int *fds, size_t count);
+
 #endif

@@ -151,8 +151,8 @@ static void receive(struct connection *connection)
 			connection_break(connection, size == -EMSGSIZE ? CONNECTION_MALFORMED : CONNECTION_FAULT);
 			return;
 		}
-		/* Nobody has a reason to give us descriptors. */
-		close_all(fds, fd_count);
+		/* Nobody has a reason to give us descriptors (listener.c: the kernel refuses them where it can). */
+		frame_discard(fds, fd_count);
 		if (fd_count > 0)
 			connection_break(connection, CONNECTION_MALFORMED);
 		else

@@ -17,6 +17,10 @@
 
 #include "daemon/runtime/log.h"
 
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83 /* Linux 6.16 */
+#endif
+
 #define LISTENER_BACKLOG 128
 #define LISTENER_BURST 16 /* connections that are accepted before something else gets its turn */
 
@@ -131,6 +135,16 @@ static int handle_ready(sd_event_source *source, int fd, uint32_t events, void *
 	return 0;
 }
 
+/* Whoever connects can pass no descriptors: their last reference would be ours, and what the sender made of them (a socket that
+ * lingers, a file of a file system of its own) would be waited for when we close it. Connections inherit it. A kernel that does
+ * not know it passes them on. */
+static void refuse_descriptors(int fd)
+{
+	const int no = 0;
+
+	(void)setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof(no));
+}
+
 int listener_new(sd_event *event, int fd, void (*accepted)(void *context, int fd), void *context,
 		 struct listener **ret_listener)
 {
@@ -142,6 +156,7 @@ int listener_new(sd_event *event, int fd, void (*accepted)(void *context, int fd
 	listener->fd = fd;
 	listener->accepted = accepted;
 	listener->context = context;
+	refuse_descriptors(fd);
 	code = sd_event_add_io(event, &listener->source, fd, EPOLLIN, handle_ready, listener);
 	if (code < 0) {
 		free(listener);

@@ -128,13 +128,41 @@ def large(path, count, rng):
             read_until_closed(connection)
 
 
+def pass_on(connection, descriptors):
+    """False: the kernel refuses them in the daemon's name (Linux 6.16)."""
+    try:
+        socket.send_fds(connection, [b"\xff\xff\xff"], descriptors)
+        return True
+    except PermissionError:
+        return False
+
+
 def descriptors(path, count, rng):
     """Descriptors that nobody asked for."""
     with open(os.devnull, "rb") as file:
         for _ in range(count):
             with local(path) as connection:
-                socket.send_fds(connection, [b"\xff\xff\xff"], [file.fileno()] * 40)
-                read_until_closed(connection)
+                if pass_on(connection, [file.fileno()] * 40):
+                    read_until_closed(connection)
+
+
+def lingering(path, count, rng):
+    """A TCP socket that has more to send than its peer reads, and is told to wait for that for a minute when it is closed. The
+    daemon would be the last to close it."""
+    with socket.create_server((LOOPBACK, 0)) as server, local(path) as connection:
+        passed = tcp(server.getsockname()[1])
+        peer = server.accept()[0]
+        passed.setblocking(False)
+        try:
+            while passed.send(bytes(1 << 16)):
+                pass
+        except BlockingIOError:
+            pass
+        passed.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 60))
+        if pass_on(connection, [passed.fileno()]):
+            os.close(passed.detach())
+            read_until_closed(connection)
+        peer.close()
 
 
 def connects(endpoint, count, rng):

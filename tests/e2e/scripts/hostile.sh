@@ -41,6 +41,8 @@ strangers() {
     counted "records that make no sense on the $name socket" records "$folder/0/$name.sock" 20
     counted "a record of 200 KiB on the $name socket" large "$folder/0/$name.sock" 2
     check "40 descriptors on the $name socket" hostile descriptors "$folder/0/$name.sock" 3
+    check "a descriptor that lingers on the $name socket" hostile lingering "$folder/0/$name.sock"
+    check "which holds nobody up" gives 0 "$fsdpctl" --timeout 3 --socket "$folder/0/control.sock" status
     check "200 connects and disconnects on the $name socket" hostile connects "$folder/0/$name.sock" 200
   done
 }

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "fsdp/error.h"
@@ -143,6 +145,45 @@ Test(frame, a_record_of_too_many_descriptors_closes_those_that_came)
 	cr_assert_eq(receive(), -EMSGSIZE);
 	cr_assert_eq(open_fds(), before);
 	assert_frame(7, 16);
+}
+
+/* A TCP socket with more to send than its peer reads, told to linger for 5 s. */
+static int lingering_socket(int *ret_peer)
+{
+	struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t size = sizeof address;
+	const struct linger linger = { .l_onoff = 1, .l_linger = 5 };
+	int listener = socket(AF_INET, SOCK_STREAM, 0), fd = socket(AF_INET, SOCK_STREAM, 0);
+	cr_assert_eq(bind(listener, (struct sockaddr *)&address, size), 0);
+	cr_assert_eq(listen(listener, 1), 0);
+	cr_assert_eq(getsockname(listener, (struct sockaddr *)&address, &size), 0);
+	cr_assert_eq(connect(fd, (struct sockaddr *)&address, size), 0);
+	cr_assert_geq(*ret_peer = accept(listener, NULL, NULL), 0);
+	close(listener);
+	while (send(fd, sent, sizeof sent, MSG_DONTWAIT) > 0)
+		;
+	cr_assert_eq(setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger), 0);
+	return fd;
+}
+
+static double seconds(void)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+Test(frame, a_socket_that_lingers_is_discarded_at_once)
+{
+	int peer, lingering = lingering_socket(&peer);
+	cr_assert_eq(frame_send(pair[0], sent, 1, &lingering, 1), 0);
+	close(lingering); /* the one that travels is the last */
+	cr_assert_eq(frame_receive(pair[1], got, got_fds, &got_count), 1);
+	cr_assert_eq(got_count, 1);
+	double before = seconds();
+	frame_discard(got_fds, got_count);
+	cr_assert_lt(seconds() - before, 2.0);
+	close(peer);
 }
 
 Test(frame, an_empty_record_is_the_end_and_closes_its_descriptors)
