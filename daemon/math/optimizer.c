@@ -36,16 +36,25 @@ static const char *optimizer_check_common(const struct optimizer_options *option
 	return NULL;
 }
 
-static const char *optimizer_check_sgd(const struct optimizer_spec *spec, const struct optimizer_options *options)
+static const char *optimizer_check_momentum(const struct optimizer_spec *spec, const struct optimizer_options *options)
 {
 	if (optimizer_is_bad(options->momentum)) {
 		return "the momentum must be finite and not negative";
 	}
-	if (!isfinite(options->dampening)) {
-		return "the dampening must be finite";
-	}
 	if (!spec->momentum && options->momentum != 0) {
 		return "the model was sealed without a momentum buffer, so the momentum must be 0";
+	}
+	return NULL;
+}
+
+static const char *optimizer_check_sgd(const struct optimizer_spec *spec, const struct optimizer_options *options)
+{
+	const char *text = optimizer_check_momentum(spec, options);
+	if (text) {
+		return text;
+	}
+	if (!isfinite(options->dampening)) {
+		return "the dampening must be finite";
 	}
 	if (spec->nesterov && (options->momentum == 0 || options->dampening != 0)) {
 		return "Nesterov needs a momentum above 0 and a dampening of 0";
@@ -53,33 +62,115 @@ static const char *optimizer_check_sgd(const struct optimizer_spec *spec, const 
 	return optimizer_check_common(options);
 }
 
-static const char *optimizer_check_adamw(const struct optimizer_spec *spec, const struct optimizer_options *options)
+static const char *optimizer_check_betas(const struct optimizer_options *options)
 {
-	(void)spec;
 	if (!(options->beta1 >= 0 && options->beta1 < 1)) {
 		return "beta1 must be at least 0 and below 1";
 	}
 	if (!(options->beta2 >= 0 && options->beta2 < 1)) {
 		return "beta2 must be at least 0 and below 1";
 	}
-	if (optimizer_is_bad(options->epsilon)) {
-		return "epsilon must be finite and not negative";
-	}
-	return optimizer_check_common(options);
+	return NULL;
 }
 
+static const char *optimizer_check_epsilon(const struct optimizer_options *options)
+{
+	return optimizer_is_bad(options->epsilon) ? "epsilon must be finite and not negative" : NULL;
+}
+
+/* Adam and AdamW. */
+static const char *optimizer_check_adam(const struct optimizer_spec *spec, const struct optimizer_options *options)
+{
+	(void)spec;
+	const char *text = optimizer_check_betas(options);
+	text = text ? text : optimizer_check_epsilon(options);
+	return text ? text : optimizer_check_common(options);
+}
+
+static const char *optimizer_check_adagrad(const struct optimizer_spec *spec, const struct optimizer_options *options)
+{
+	(void)spec;
+	if (optimizer_is_bad(options->learning_rate_decay)) {
+		return "the decay of the learning rate must be finite and not negative";
+	}
+	if (optimizer_is_bad(options->initial_accumulator)) {
+		return "the initial accumulator must be finite and not negative";
+	}
+	const char *text = optimizer_check_epsilon(options);
+	return text ? text : optimizer_check_common(options);
+}
+
+static const char *optimizer_check_rmsprop(const struct optimizer_spec *spec, const struct optimizer_options *options)
+{
+	if (!(options->alpha >= 0 && options->alpha <= 1)) {
+		return "alpha must be at least 0 and at most 1";
+	}
+	const char *text = optimizer_check_momentum(spec, options);
+	text = text ? text : optimizer_check_epsilon(options);
+	return text ? text : optimizer_check_common(options);
+}
+
+static const char *optimizer_check_lion(const struct optimizer_spec *spec, const struct optimizer_options *options)
+{
+	(void)spec;
+	const char *text = optimizer_check_betas(options);
+	return text ? text : optimizer_check_common(options);
+}
+
+/* The flags of a spec; each one that a kind knows may add a vector to those that it always keeps. */
+enum { KNOWS_MOMENTUM = 1, KNOWS_NESTEROV = 2, KNOWS_CENTERED = 4 };
+
 static const struct optimizer_row {
+	const char *name;
 	optimizer_check_function *check;
-	update_function *update; /* NULL: nothing to do */
-	unsigned moments;        /* without the momentum buffer of the spec */
-	bool knows_momentum;
+	update_function_f32 *update_f32; /* NULL: nothing to do */
+	update_function_f64 *update_f64;
+	unsigned knows;
+	unsigned moments; /* that are always there; the mean of a centered one and the momentum buffer follow */
+	const char *moment_names[2];
 } optimizer_rows[] = {
-	[OPTIMIZER_NONE] = { optimizer_check_none, NULL, 0, false },
-	[OPTIMIZER_SGD] = { optimizer_check_sgd, sgd_update_f32, 0, true },
-	[OPTIMIZER_ADAMW] = { optimizer_check_adamw, adamw_update_f32, 2, false },
+	[OPTIMIZER_NONE] = { "none", optimizer_check_none, NULL, NULL, 0, 0, { NULL } },
+	[OPTIMIZER_SGD] = { "sgd",
+			    optimizer_check_sgd,
+			    sgd_update_f32,
+			    sgd_update_f64,
+			    KNOWS_MOMENTUM | KNOWS_NESTEROV,
+			    0,
+			    { NULL } },
+	[OPTIMIZER_ADAMW] = { "adamw",
+			      optimizer_check_adam,
+			      adamw_update_f32,
+			      adamw_update_f64,
+			      0,
+			      2,
+			      { "exp_avg", "exp_avg_sq" } },
+	[OPTIMIZER_ADAM] = { "adam",
+			     optimizer_check_adam,
+			     adam_update_f32,
+			     adam_update_f64,
+			     0,
+			     2,
+			     { "exp_avg", "exp_avg_sq" } },
+	[OPTIMIZER_ADAGRAD] = { "adagrad",
+				optimizer_check_adagrad,
+				adagrad_update_f32,
+				adagrad_update_f64,
+				0,
+				1,
+				{ "sum" } },
+	[OPTIMIZER_RMSPROP] = { "rmsprop",
+				optimizer_check_rmsprop,
+				rmsprop_update_f32,
+				rmsprop_update_f64,
+				KNOWS_MOMENTUM | KNOWS_CENTERED,
+				1,
+				{ "square_avg" } },
+	[OPTIMIZER_LION] = { "lion", optimizer_check_lion, lion_update_f32, lion_update_f64, 0, 1, { "exp_avg" } },
 };
 
 #define OPTIMIZER_ROW_COUNT (sizeof(optimizer_rows) / sizeof(optimizer_rows[0]))
+
+_Static_assert(OPTIMIZER_KINDS_OFFERED <= OPTIMIZER_ROW_COUNT, "every kind that is offered has a row");
 
 static const struct optimizer_row *optimizer_row(const struct optimizer_spec *spec)
 {
@@ -89,9 +180,26 @@ static const struct optimizer_row *optimizer_row(const struct optimizer_spec *sp
 
 unsigned optimizer_moments(const struct optimizer_spec *spec)
 {
-	unsigned moments = optimizer_row(spec)->moments + (spec->momentum ? 1 : 0);
+	unsigned moments = optimizer_row(spec)->moments + (spec->centered ? 1 : 0) + (spec->momentum ? 1 : 0);
 	assert(moments <= OPTIMIZER_MOMENTS_MAX);
 	return moments;
+}
+
+const char *optimizer_moment_name(const struct optimizer_spec *spec, unsigned k)
+{
+	const struct optimizer_row *row = optimizer_row(spec);
+	if (k < row->moments) {
+		return row->moment_names[k];
+	}
+	if (k >= optimizer_moments(spec)) {
+		return "?";
+	}
+	return spec->centered && k == row->moments ? "grad_avg" : "momentum_buffer";
+}
+
+const char *optimizer_name(enum optimizer_kind kind)
+{
+	return (size_t)kind < OPTIMIZER_ROW_COUNT ? optimizer_rows[kind].name : "?";
 }
 
 static int optimizer_refuse(const char *text, const char **ret_text)
@@ -110,11 +218,21 @@ int optimizer_check_spec(const struct optimizer_spec *spec, const char **ret_tex
 	if ((size_t)spec->kind >= OPTIMIZER_ROW_COUNT) {
 		return optimizer_refuse("there is no such optimizer", ret_text);
 	}
-	if ((spec->momentum || spec->nesterov) && !optimizer_row(spec)->knows_momentum) {
-		return optimizer_refuse("momentum and Nesterov are SGD's", ret_text);
+	unsigned knows = optimizer_row(spec)->knows;
+	if (spec->momentum && !(knows & KNOWS_MOMENTUM)) {
+		return optimizer_refuse("this optimizer keeps no momentum buffer", ret_text);
+	}
+	if (spec->nesterov && !(knows & KNOWS_NESTEROV)) {
+		return optimizer_refuse("Nesterov is SGD's", ret_text);
+	}
+	if (spec->centered && !(knows & KNOWS_CENTERED)) {
+		return optimizer_refuse("centered is RMSprop's", ret_text);
 	}
 	if (spec->nesterov && !spec->momentum) {
 		return optimizer_refuse("Nesterov needs momentum", ret_text);
+	}
+	if (spec->kind >= OPTIMIZER_KINDS_OFFERED) {
+		return optimizer_refuse("this optimizer is not offered yet", ret_text);
 	}
 	return 0;
 }
@@ -129,7 +247,18 @@ void optimizer_step_f32(const struct optimizer_spec *spec, const struct optimize
 {
 	assert(step > 0);
 	const struct optimizer_row *row = optimizer_row(spec);
-	if (row->update && count > 0) {
-		row->update(spec, options, step, master, gradient, moments, count);
+	if (row->update_f32 && count > 0) {
+		row->update_f32(spec, options, step, master, gradient, moments, count);
+	}
+}
+
+void optimizer_step_f64(const struct optimizer_spec *spec, const struct optimizer_options *options, uint64_t step,
+			double *master, const double *gradient, double *const moments[OPTIMIZER_MOMENTS_MAX],
+			size_t count)
+{
+	assert(step > 0);
+	const struct optimizer_row *row = optimizer_row(spec);
+	if (row->update_f64 && count > 0) {
+		row->update_f64(spec, options, step, master, gradient, moments, count);
 	}
 }

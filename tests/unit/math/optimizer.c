@@ -12,6 +12,11 @@ static const struct optimizer_spec plain = { .kind = OPTIMIZER_SGD };
 static const struct optimizer_spec momentum = { .kind = OPTIMIZER_SGD, .momentum = true };
 static const struct optimizer_spec nesterov = { .kind = OPTIMIZER_SGD, .momentum = true, .nesterov = true };
 static const struct optimizer_spec adamw = { .kind = OPTIMIZER_ADAMW };
+static const struct optimizer_spec adam = { .kind = OPTIMIZER_ADAM };
+static const struct optimizer_spec adagrad = { .kind = OPTIMIZER_ADAGRAD };
+static const struct optimizer_spec rmsprop = { .kind = OPTIMIZER_RMSPROP };
+static const struct optimizer_spec rmsprop_full = { .kind = OPTIMIZER_RMSPROP, .momentum = true, .centered = true };
+static const struct optimizer_spec lion = { .kind = OPTIMIZER_LION };
 static const struct optimizer_options adamw_options = {
 	.learning_rate = 0.1, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8
 };
@@ -31,6 +36,25 @@ Test(optimizer, keeps_as_many_moments_as_its_kind_needs)
 	cr_assert_eq(optimizer_moments(&momentum), 1);
 	cr_assert_eq(optimizer_moments(&nesterov), 1);
 	cr_assert_eq(optimizer_moments(&adamw), 2);
+	cr_assert_eq(optimizer_moments(&adam), 2);
+	cr_assert_eq(optimizer_moments(&adagrad), 1);
+	cr_assert_eq(optimizer_moments(&rmsprop), 1);
+	cr_assert_eq(optimizer_moments(&rmsprop_full), 3);
+	cr_assert_eq(optimizer_moments(&lion), 1);
+}
+
+Test(optimizer, names_its_kinds_and_moments_as_pytorch_does)
+{
+	cr_assert_str_eq(optimizer_name(OPTIMIZER_NONE), "none");
+	cr_assert_str_eq(optimizer_name(OPTIMIZER_RMSPROP), "rmsprop");
+	cr_assert_str_eq(optimizer_name((enum optimizer_kind)7), "?");
+	cr_assert_str_eq(optimizer_moment_name(&momentum, 0), "momentum_buffer");
+	cr_assert_str_eq(optimizer_moment_name(&adamw, 1), "exp_avg_sq");
+	cr_assert_str_eq(optimizer_moment_name(&rmsprop_full, 0), "square_avg");
+	cr_assert_str_eq(optimizer_moment_name(&rmsprop_full, 1), "grad_avg");
+	cr_assert_str_eq(optimizer_moment_name(&rmsprop_full, 2), "momentum_buffer");
+	cr_assert_str_eq(optimizer_moment_name(&rmsprop, 1), "?");
+	cr_assert_str_eq(optimizer_moment_name(&plain, 0), "?");
 }
 
 Test(optimizer, none_changes_nothing)
@@ -155,7 +179,7 @@ Test(adamw, is_bit_identical_however_the_vector_is_cut)
 			}
 			for (size_t begin = 0; begin < COUNT; begin += share) {
 				size_t count = COUNT - begin < share ? COUNT - begin : share;
-				float *const moments[] = { m + begin, v + begin };
+				float *const moments[OPTIMIZER_MOMENTS_MAX] = { m + begin, v + begin };
 				optimizer_step_f32(&adamw, &adamw_options, t, p + begin, g + begin, moments, count);
 			}
 		}
@@ -163,18 +187,114 @@ Test(adamw, is_bit_identical_however_the_vector_is_cut)
 	}
 }
 
+Test(adam, adds_the_weight_decay_to_the_gradient)
+{
+	struct optimizer_options options = adamw_options;
+	options.weight_decay = 0.5;
+	float master = 4.0f, m = 0.0f, v = 0.0f;
+	step(&adam, &options, 1, &master, 0.0f, &m, &v);
+	cr_assert_float_eq(m, 0.2f, 1e-7); /* 0.1 * (0 + 0.5 * 4) */
+	cr_assert_float_eq(v, 0.004f, 1e-8);
+	cr_assert_float_eq(master, 3.9f, 1e-6);
+}
+
+Test(adagrad, starts_from_the_initial_accumulator_and_slows_down)
+{
+	const struct optimizer_options options = {
+		.learning_rate = 1, .learning_rate_decay = 1, .initial_accumulator = 12, .epsilon = 0
+	};
+	float master = 0.0f, sum = 77.0f; /* what lies in it before the first step does not count */
+	step(&adagrad, &options, 1, &master, 2.0f, &sum, NULL);
+	cr_assert_eq(sum, 16.0f);
+	cr_assert_eq(master, -0.5f);
+	step(&adagrad, &options, 2, &master, 3.0f, &sum, NULL);
+	cr_assert_eq(sum, 25.0f);
+	cr_assert_eq(master, -0.5f - 0.5f * 3.0f / 5.0f); /* the rate is 1 / 2 */
+}
+
+Test(rmsprop, divides_by_the_root_of_the_mean_of_squares)
+{
+	const struct optimizer_options options = { .learning_rate = 0.5, .alpha = 0.75, .epsilon = 1 };
+	float master = 1.0f, square = 0.0f;
+	step(&rmsprop, &options, 1, &master, 4.0f, &square, NULL);
+	cr_assert_eq(square, 4.0f);
+	cr_assert_eq(master, 1.0f - 0.5f * 4.0f / 3.0f);
+}
+
+Test(rmsprop, centered_takes_the_mean_away_and_momentum_adds_up)
+{
+	const struct optimizer_options options = { .learning_rate = 0.5, .alpha = 0.5, .momentum = 0.5 };
+	float master = 0.0f, square = 0.0f, mean = 0.0f, buffer = 0.0f, gradient = 4.0f;
+	float *const moments[OPTIMIZER_MOMENTS_MAX] = { &square, &mean, &buffer };
+	optimizer_step_f32(&rmsprop_full, &options, 1, &master, &gradient, moments, 1);
+	cr_assert_eq(square, 8.0f);
+	cr_assert_eq(mean, 2.0f);
+	cr_assert_eq(buffer, 2.0f); /* 4 / sqrt(8 - 4) */
+	cr_assert_eq(master, -1.0f);
+	gradient = 0.0f;
+	optimizer_step_f32(&rmsprop_full, &options, 2, &master, &gradient, moments, 1);
+	cr_assert_eq(buffer, 1.0f);
+	cr_assert_eq(master, -1.5f);
+}
+
+Test(lion, goes_by_the_sign_alone)
+{
+	const struct optimizer_options options = { .learning_rate = 0.25, .beta1 = 0.5, .beta2 = 0.75 };
+	float master = 1.0f, m = 0.0f;
+	step(&lion, &options, 1, &master, 1e-6f, &m, NULL);
+	cr_assert_eq(master, 0.75f);
+	m = 8.0f;
+	step(&lion, &options, 2, &master, -4.0f, &m, NULL);
+	cr_assert_eq(master, 0.5f); /* 0.5 * 8 - 0.5 * 4 is above 0 */
+	cr_assert_eq(m, 5.0f);      /* 0.75 * 8 - 0.25 * 4 */
+	m = 4.0f;
+	step(&lion, &options, 3, &master, -4.0f, &m, NULL);
+	cr_assert_eq(master, 0.5f); /* sign(0) is 0 */
+}
+
+Test(optimizer, of_an_f64_master_rounds_in_f64)
+{
+	const struct optimizer_options options = {
+		.learning_rate = 0.1, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8
+	};
+	double master = 1, gradient = 0.5, m = 0, v = 0;
+	double *const moments[OPTIMIZER_MOMENTS_MAX] = { &m, &v };
+	optimizer_step_f64(&adamw, &options, 1, &master, &gradient, moments, 1);
+	cr_assert_float_eq(master, 0.900000002, 1e-15);
+	cr_assert_eq(m, (1 - 0.9) * 0.5);
+}
+
 Test(optimizer, refuses_a_spec_that_makes_no_sense)
 {
 	const char *text = NULL;
-	cr_assert_eq(optimizer_check_spec(&(struct optimizer_spec){ .kind = (enum optimizer_kind)3 }, &text),
+	cr_assert_eq(optimizer_check_spec(&(struct optimizer_spec){ .kind = (enum optimizer_kind)7 }, &text),
 		     FSDP_E_INVALID);
 	cr_assert_str_eq(text, "there is no such optimizer");
 	cr_assert_eq(optimizer_check_spec(&(struct optimizer_spec){ .kind = OPTIMIZER_SGD, .nesterov = true }, NULL),
 		     FSDP_E_INVALID);
 	cr_assert_eq(optimizer_check_spec(&(struct optimizer_spec){ .kind = OPTIMIZER_ADAMW, .momentum = true }, NULL),
 		     FSDP_E_INVALID);
+	cr_assert_eq(optimizer_check_spec(
+			     &(struct optimizer_spec){ .kind = OPTIMIZER_RMSPROP, .momentum = true, .nesterov = true },
+			     &text),
+		     FSDP_E_INVALID);
+	cr_assert_str_eq(text, "Nesterov is SGD's");
+	cr_assert_eq(optimizer_check_spec(&(struct optimizer_spec){ .kind = OPTIMIZER_SGD, .centered = true }, &text),
+		     FSDP_E_INVALID);
+	cr_assert_str_eq(text, "centered is RMSprop's");
 	cr_assert_eq(optimizer_check_spec(&nesterov, NULL), 0);
 	cr_assert_eq(optimizer_check_spec(&adamw, NULL), 0);
+}
+
+/* Their rules are there; what carries their options between processes is not. */
+Test(optimizer, refuses_to_seal_a_kind_that_is_not_offered_yet)
+{
+	const struct optimizer_spec *const specs[] = { &adam, &adagrad, &rmsprop, &rmsprop_full, &lion };
+	for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
+		const char *text = NULL;
+		cr_assert_eq(optimizer_check_spec(specs[i], &text), FSDP_E_INVALID);
+		cr_assert_str_eq(text, "this optimizer is not offered yet");
+	}
 }
 
 Test(optimizer, refuses_options_that_make_no_sense)
@@ -202,6 +322,24 @@ Test(optimizer, refuses_options_that_make_no_sense)
 		{ &adamw, { .beta1 = 0.9, .beta2 = NAN }, "beta2" },
 		{ &adamw, { .beta1 = 0.9, .beta2 = -0.1 }, "beta2" },
 		{ &adamw, { .beta1 = 0.9, .beta2 = 0.9, .epsilon = -1 }, "epsilon" },
+		{ &adam, { .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8, .weight_decay = 0.1 }, NULL },
+		{ &adam, { .beta1 = -1, .beta2 = 0.999 }, "beta1" },
+		{ &adam, { .weight_decay = NAN }, "weight decay" },
+		{ &adagrad, { .learning_rate = 0.1, .learning_rate_decay = 0.1, .initial_accumulator = 1 }, NULL },
+		{ &adagrad, { .learning_rate_decay = -0.1 }, "decay of the learning rate" },
+		{ &adagrad, { .initial_accumulator = INFINITY }, "initial accumulator" },
+		{ &adagrad, { .epsilon = NAN }, "epsilon" },
+		{ &adagrad, { .learning_rate = -1 }, "learning rate" },
+		{ &rmsprop, { .alpha = 0.99, .epsilon = 1e-8 }, NULL },
+		{ &rmsprop, { .alpha = 1.5 }, "alpha" },
+		{ &rmsprop, { .alpha = NAN }, "alpha" },
+		{ &rmsprop, { .alpha = 0.99, .momentum = 0.9 }, "momentum buffer" },
+		{ &rmsprop_full, { .alpha = 0.99, .momentum = 0.9 }, NULL },
+		{ &rmsprop_full, { .alpha = 0.99, .momentum = NAN }, "momentum" },
+		{ &rmsprop_full, { .alpha = 0.99, .epsilon = -1 }, "epsilon" },
+		{ &lion, { .learning_rate = 1e-4, .beta1 = 0.9, .beta2 = 0.99 }, NULL },
+		{ &lion, { .beta1 = 0.9, .beta2 = 1 }, "beta2" },
+		{ &lion, { .learning_rate = NAN }, "learning rate" },
 	};
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		const char *text = NULL;
