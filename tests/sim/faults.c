@@ -61,7 +61,7 @@ static void faults_extend(uint64_t *until_us, uint64_t at_us)
 /* Deadlines may be missed until then, by those who began to wait while it lasted. What is short explains nothing: calls wait longer. */
 static void faults_slow(struct sim *sim, uint64_t lasts_us)
 {
-	if (lasts_us > sim->operation_ms * MS / 8) {
+	if (lasts_us > sim->operation_ms * MS / 3) {
 		faults_extend(&sim->slow_until_us, sim_now_us(sim) + lasts_us + sim->operation_ms * MS * 3 / 2);
 	}
 }
@@ -130,15 +130,36 @@ static void faults_on_flap(void *context, uint64_t argument)
 	net_break(sim->net, PLANE_BULK, b, a, 5 * MS, 0);
 }
 
+/* The bulk links of a pair break again and again. Returns how long that lasts. */
+static uint64_t faults_flap(struct sim *sim, uint32_t a, uint32_t b)
+{
+	uint64_t lasts_us = 0;
+	for (uint64_t breaks = dice_between(&sim->dice, 4, 12); breaks > 0; breaks--) {
+		lasts_us += dice_between(&sim->dice, 20 * MS, 150 * MS);
+		sim_clock_at(sim->clock, sim_now_us(sim) + lasts_us, faults_on_flap, sim,
+			     a + (uint64_t)b * SIM_WORLD_MAX);
+	}
+	return lasts_us;
+}
+
 static void faults_flapping(struct sim *sim)
 {
 	struct faults_pair pair = faults_any_pair(sim);
-	uint64_t at_us = sim_now_us(sim);
-	for (uint64_t breaks = dice_between(&sim->dice, 4, 12); breaks > 0; breaks--) {
-		at_us += dice_between(&sim->dice, 20 * MS, 150 * MS);
-		sim_clock_at(sim->clock, at_us, faults_on_flap, sim, pair.from + (uint64_t)pair.to * SIM_WORLD_MAX);
+	faults_flap(sim, pair.from, pair.to);
+}
+
+/* What the others push waits for the sleeper's own part, fills its windows, and is lost. */
+static void faults_flap_asleep(struct sim *sim)
+{
+	uint32_t rank = (uint32_t)dice_below(&sim->dice, sim->config.world_size);
+	uint64_t lasts_us = 0;
+	for (uint32_t other = 0; other < sim->config.world_size; other++) {
+		uint64_t one_us = other == rank ? 0 : faults_flap(sim, rank, other);
+		lasts_us = one_us > lasts_us ? one_us : lasts_us;
 	}
-	faults_slow(sim, at_us - sim_now_us(sim));
+	for (uint32_t m = 0; m < sim->model_count; m++) {
+		sim->trainers[m][rank]->sleep_us = lasts_us;
+	}
 }
 
 static void faults_break_late(struct sim *sim)
@@ -330,7 +351,7 @@ static void faults_cannot_seal(struct sim *sim)
 static void faults_short_deadline(struct sim *sim)
 {
 	faults_any_trainer(sim)->short_deadline_ms = dice_between(&sim->dice, 20, 400);
-	faults_slow(sim, sim->operation_ms * MS / 4);
+	faults_slow(sim, sim->operation_ms * MS / 2);
 }
 
 /* ---- The plan ---- */

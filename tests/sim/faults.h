@@ -14,6 +14,7 @@
 	X(BREAK, 16, 2, faults_break)                  \
 	X(BREAK_BOTH, 10, 2, faults_break_both)        \
 	X(FLAPPING, 6, 2, faults_flapping)             \
+	X(FLAP_ASLEEP, 8, 2, faults_flap_asleep)       \
 	X(BREAK_LATE, 10, 2, faults_break_late)        \
 	X(BREAK_REFUSED, 6, 2, faults_break_refused)   \
 	X(QUEUE_FULL, 5, 2, faults_queue_full)         \

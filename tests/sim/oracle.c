@@ -123,6 +123,13 @@ void oracle_contribute(struct oracle *oracle, uint64_t step, uint32_t number, ui
 	*oracle_given(oracle, attempt, micro_batch, rank, unit) = 1;
 }
 
+bool oracle_has(const struct oracle *oracle, uint64_t step, uint32_t number, uint32_t micro_batch, uint32_t rank,
+		uint32_t unit)
+{
+	const struct oracle_attempt *attempt = oracle_find(oracle, step, number);
+	return attempt && *oracle_given(oracle, attempt, micro_batch, rank, unit);
+}
+
 void oracle_forget(struct oracle *oracle, uint64_t step, uint32_t number, uint32_t rank)
 {
 	struct oracle_attempt *attempt = oracle_find(oracle, step, number);

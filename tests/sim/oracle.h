@@ -20,6 +20,8 @@ uint64_t oracle_step(const struct oracle *oracle); /* committed so far */
 /* A rank has handed this over. */
 void oracle_contribute(struct oracle *oracle, uint64_t step, uint32_t attempt, uint32_t micro_batch, uint32_t rank,
 		       uint32_t unit);
+bool oracle_has(const struct oracle *oracle, uint64_t step, uint32_t attempt, uint32_t micro_batch, uint32_t rank,
+		uint32_t unit);
 /* A rank begins the attempt again: its new trainer was told that nothing of the old one is there. */
 void oracle_forget(struct oracle *oracle, uint64_t step, uint32_t attempt, uint32_t rank);
 

@@ -131,6 +131,54 @@ static void referee_progress_arrived(struct referee *referee, uint32_t owner, ui
 	}
 }
 
+/* ---- Acknowledgements ---- */
+
+static bool referee_is_known(const struct life *life, const struct peer_message *message, uint32_t micro_batch,
+			     uint32_t rank, uint32_t unit)
+{
+	const struct life_closed *closed = &life->closed[rank];
+	bool same = closed->step == message->step && closed->attempt == message->attempt;
+	bool later =
+		closed->step > message->step || (closed->step == message->step && closed->attempt > message->attempt);
+	return later || (same && (closed->last || closed->count > micro_batch)) ||
+	       oracle_has(life->oracle, message->step, message->attempt, micro_batch, rank, unit);
+}
+
+/* What is acknowledged is added, and it can only be added when everything before it in the order was handed over or is absent. */
+static void referee_acknowledged(struct referee *referee, uint32_t owner, uint32_t source,
+				 const struct peer_message *message)
+{
+	const struct life *life = sim_life(referee->sim, message->model);
+	if (!life || message->step != oracle_step(life->oracle)) {
+		return;
+	}
+	uint32_t world = referee->sim->config.world_size;
+	for (size_t i = 0; i < message->progress_count; i++) {
+		const struct peer_progress *entry = &message->progress[i];
+		uint64_t end = entry->offset > 0 ? (uint64_t)entry->micro_batch * world + source : 0;
+		for (uint64_t at = 0; at <= end && entry->offset > 0; at++) {
+			if (!referee_is_known(life, message, (uint32_t)(at / world), (uint32_t)(at % world),
+					      entry->unit)) {
+				trace_fail("rank %u acknowledges unit %u, micro-batch %u, to rank %u before that of "
+					   "rank %u was "
+					   "handed over",
+					   owner, entry->unit, entry->micro_batch, source, (uint32_t)(at % world));
+			}
+		}
+	}
+}
+
+static void referee_closed(struct referee *referee, uint32_t rank, const struct command *command)
+{
+	struct life *life = sim_life(referee->sim, command->model);
+	if (life) {
+		life->closed[rank] = (struct life_closed){ .step = command->step,
+							   .attempt = command->attempt,
+							   .count = command->micro_batch + 1,
+							   .last = command->last };
+	}
+}
+
 /* ---- Votes and decisions ---- */
 
 void referee_stepped(struct referee *referee, uint32_t rank, uint64_t model, uint64_t step, uint32_t attempt)
@@ -237,6 +285,7 @@ static void referee_on_sent(void *context, enum plane plane, uint32_t from, uint
 		referee_push_sent(referee, from, to, &message, payload_size);
 	} else if (op == PEER_PROGRESS) {
 		referee_progress_sent(referee, from, to, &message);
+		referee_acknowledged(referee, from, to, &message);
 	} else if (message.outcome == PEER_ABORT_STEP) {
 		const struct life *life = sim_life(referee->sim, message.model);
 		if (from == 0 && life && message.step < oracle_step(life->oracle)) {
@@ -367,6 +416,9 @@ void referee_command(struct referee *referee, struct node *node, const struct co
 		break;
 	case COMMAND_APPLY:
 		referee_decision(referee, node->rank, command->model, command->step, command->outcome);
+		break;
+	case COMMAND_CLOSE:
+		referee_closed(referee, node->rank, command);
 		break;
 	case COMMAND_ABORT:
 		referee_abort(referee, node->rank, command->model, command->step, command->attempt);

@@ -89,6 +89,11 @@ struct life {
 	bool lost[SIM_WORLD_MAX];              /* this rank crashed while the life went on */
 	bool over;                             /* a trainer was told that it is lost or dropped */
 	bool loaded[SIM_WORLD_MAX][SIM_UNITS]; /* handed over with the right values */
+	struct life_closed {                   /* micro-batches that a rank has ended, in its newest attempt */
+		uint64_t step;
+		uint32_t attempt, count;
+		bool last;
+	} closed[SIM_WORLD_MAX];
 	/* what the coordinator has heard and decided */
 	bool voted[SIM_WORLD_MAX];
 	uint64_t vote_step[SIM_WORLD_MAX];
