@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROUTING_SIZE 5 /* what a ROUTER draws for peers that choose no identity: a zero and a number */
+#define PARCEL_SHARED_MAX 8192 /* of ZeroMQ's receive buffers: what is larger has memory of its own */
+#define ROUTING_SIZE 5         /* what a ROUTER draws for peers that choose no identity: a zero and a number */
 
 static void release_reference(void *data, void *buffer)
 {
@@ -28,8 +29,8 @@ static void release_frame(void *frame)
 static int wrap_payload(zmq_msg_t *frame, struct buffer **ret_payload)
 {
 	size_t size = zmq_msg_size(frame);
-	if ((uintptr_t)zmq_msg_data(frame) % PARCEL_ALIGNMENT != 0) {
-		/* Only what shares a receive buffer with others lies askew, and that is a few KiB at most. */
+	/* What shares a receive buffer with others would keep all of it, however little of it is meant; and only that lies askew. */
+	if (size <= PARCEL_SHARED_MAX || (uintptr_t)zmq_msg_data(frame) % PARCEL_ALIGNMENT != 0) {
 		int rc = buffer_new_heap(size, ret_payload);
 		if (rc == 0)
 			memcpy(buffer_data(*ret_payload), zmq_msg_data(frame), size);

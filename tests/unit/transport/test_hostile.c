@@ -24,6 +24,7 @@ struct heard {
 	char last_header[32];
 	size_t last_payload;
 	struct transport *answers_with; /* NULL: it does not answer */
+	struct buffer **keeps;          /* where the next payload is kept; NULL: nowhere */
 };
 
 static struct heard heard[2];
@@ -52,6 +53,8 @@ static void on_message(void *context, transport_connection connection, const voi
 	snprintf(mine->last_header, sizeof(mine->last_header), "%.*s", (int)size, (const char *)header);
 	mine->from_peer += strcmp(mine->last_header, FROM_PEER) == 0;
 	mine->askew += payload && (uintptr_t)buffer_data(payload) % 8 != 0;
+	if (mine->keeps && payload)
+		*mine->keeps++ = buffer_ref(payload);
 	if (mine->answers_with)
 		mine->answers_with->answer(mine->answers_with, connection, header, size);
 }
@@ -160,6 +163,27 @@ Test(hostile, payloads_lie_straight_whatever_comes_before_them)
 	UNTIL(heard[0].messages == 17);
 	cr_assert_eq(heard[0].last_payload, sizeof(bytes));
 	cr_assert_eq(heard[0].askew, 0);
+	close(fd);
+}
+
+/* A receive buffer has 8 KiB. */
+Test(hostile, a_small_payload_keeps_no_more_memory_than_it_has)
+{
+	enum { COUNT = 400 };
+	static const char bytes[64];
+	struct buffer *kept[COUNT] = { NULL };
+	int fd = raw_client_greet(pair->ports[0], "");
+	size_t before = mallinfo2().uordblks;
+	heard[0].keeps = kept;
+	for (size_t i = 0; i < COUNT; i++) { /* one at a time, so that each is received by itself; at every alignment */
+		cr_assert(raw_client_send_frame(fd, true, 1 + i % 8, bytes, 1 + i % 8));
+		cr_assert(raw_client_send_frame(fd, false, sizeof(bytes), bytes, sizeof(bytes)));
+		UNTIL(heard[0].messages == 2 + i);
+	}
+	cr_assert_lt(mallinfo2().uordblks, before + COUNT * 512);
+	heard[0].keeps = NULL;
+	for (size_t i = 0; i < COUNT; i++)
+		buffer_unref(kept[i]);
 	close(fd);
 }
 
