@@ -1,10 +1,9 @@
 /*
- * Sums. One kernel, written once, is instantiated for every number of sources, start and finish, so that each
- * instance is a plain loop that the compiler vectorises: one pass over memory, the order of additions fixed by the
- * expression. Pure; any thread.
+ * Sums: the kernels for f32 and f64, and what brings sources of other dtypes and weights to them. Those are widened and
+ * multiplied a piece at a time, into a buffer on the stack that stays in the first cache, and added from there by the
+ * same kernels: so there is one order, and one place that has it. Pure; any thread.
  *
- * The order within one element is left to right. Elements are independent, so neither the width of a vector nor where
- * a range was cut changes a bit.
+ * The kernels have no variants for wider vectors: sources come from memory, which is as fast as the narrow ones.
  */
 #include "daemon/math/reduce.h"
 
@@ -12,99 +11,133 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The top bit of what this gives is set for infinities and NaNs alone: adding one to an exponent of all ones carries
- * into it. Plain integer operations, which vectorise where a call of isfinite does not. */
-static inline uint32_t reduce_not_finite(float value)
-{
-	uint32_t bits;
-	memcpy(&bits, &value, sizeof(bits));
-	return (bits & 0x7fffffffu) + 0x00800000u;
-}
-
-/* n, fresh and finish are constants in every call, so that nothing of the choice is left in the loop. */
-static inline __attribute__((always_inline)) bool reduce_kernel(float *__restrict sum, const float *__restrict a,
-								const float *__restrict b, const float *__restrict c,
-								const float *__restrict d, const float *__restrict e,
-								const float *__restrict f, const float *__restrict g,
-								const float *__restrict h, size_t count, float factor,
-								size_t n, bool fresh, enum reduce_finish finish)
-{
-	uint32_t bad = 0;
-#pragma GCC ivdep
-	for (size_t i = 0; i < count; i++) {
-		float x = fresh ? (n > 0 ? a[i] : 0.0f) : (n > 0 ? sum[i] + a[i] : sum[i]);
-		x = n > 1 ? x + b[i] : x;
-		x = n > 2 ? x + c[i] : x;
-		x = n > 3 ? x + d[i] : x;
-		x = n > 4 ? x + e[i] : x;
-		x = n > 5 ? x + f[i] : x;
-		x = n > 6 ? x + g[i] : x;
-		x = n > 7 ? x + h[i] : x;
-		x = finish == REDUCE_FINISH_DIVIDE ? x / factor : x;
-		x = finish == REDUCE_FINISH_MULTIPLY ? x * factor : x;
-		sum[i] = x;
-		if (finish != REDUCE_FINISH_NOT) {
-			bad |= reduce_not_finite(x);
-		}
-	}
-	return bad >> 31 == 0;
-}
-
-typedef bool reduce_function(float *sum, const float *const *s, size_t count, float factor);
-
-#define REDUCE_INSTANCE(n, fresh, finish)                                                                          \
-	static bool reduce_##n##_##fresh##_##finish(float *sum, const float *const *s, size_t count, float factor) \
-	{                                                                                                          \
-		return reduce_kernel(sum, s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7], count, factor, n, fresh, \
-				     (enum reduce_finish)finish);                                                  \
-	}
-
-#define REDUCE_INSTANCES(n)      \
-	REDUCE_INSTANCE(n, 0, 0) \
-	REDUCE_INSTANCE(n, 0, 1) \
-	REDUCE_INSTANCE(n, 0, 2) \
-	REDUCE_INSTANCE(n, 1, 0) \
-	REDUCE_INSTANCE(n, 1, 1) \
-	REDUCE_INSTANCE(n, 1, 2)
-
-#define REDUCE_ROW(n)                                                        \
-	{                                                                    \
-		{ reduce_##n##_0_0, reduce_##n##_0_1, reduce_##n##_0_2 },    \
-		{                                                            \
-			reduce_##n##_1_0, reduce_##n##_1_1, reduce_##n##_1_2 \
-		}                                                            \
-	}
-
-REDUCE_INSTANCES(0)
-REDUCE_INSTANCES(1)
-REDUCE_INSTANCES(2)
-REDUCE_INSTANCES(3)
-REDUCE_INSTANCES(4)
-REDUCE_INSTANCES(5)
-REDUCE_INSTANCES(6)
-REDUCE_INSTANCES(7)
-REDUCE_INSTANCES(8)
-
-/* [sources][fresh][finish] */
-static reduce_function *const reduce_functions[REDUCE_SOURCES_MAX + 1][2][3] = {
-	REDUCE_ROW(0), REDUCE_ROW(1), REDUCE_ROW(2), REDUCE_ROW(3), REDUCE_ROW(4),
-	REDUCE_ROW(5), REDUCE_ROW(6), REDUCE_ROW(7), REDUCE_ROW(8),
-};
+#include "daemon/math/convert.h"
 
 _Static_assert(REDUCE_FINISH_NOT == 0 && REDUCE_FINISH_DIVIDE == 1 && REDUCE_FINISH_MULTIPLY == 2,
 	       "columns of the table");
 
-bool reduce_add_f32(float *sum, const float *const *sources, size_t source_count, size_t count, bool fresh,
-		    enum reduce_finish finish, float factor)
+#define REAL float
+#define REAL_BITS uint32_t
+#define REAL_LEAST_EXPONENT 0x00800000u
+#define KERNEL(name) name##_f32
+#include "daemon/math/reduce_kernel.h"
+
+#define REAL double
+#define REAL_BITS uint64_t
+#define REAL_LEAST_EXPONENT UINT64_C(0x0010000000000000)
+#define KERNEL(name) name##_f64
+#include "daemon/math/reduce_kernel.h"
+
+/* ---- Sources of any dtype, with weights ---- */
+
+#define REDUCE_PIECE_BYTES 2048 /* of one source; REDUCE_SOURCES_MAX of them fit into the first cache */
+
+static size_t reduce_bytes(enum fsdp_dtype dtype)
 {
-	assert(source_count <= REDUCE_SOURCES_MAX);
-	assert(finish == REDUCE_FINISH_NOT || finish == REDUCE_FINISH_DIVIDE || finish == REDUCE_FINISH_MULTIPLY);
-	if (count == 0) {
-		return true;
+	return dtype == FSDP_F64 ? 8 : dtype == FSDP_F32 ? 4 : 2;
+}
+
+/* Where piece begins in a source that is added as it is; else NULL. */
+static const void *reduce_as_it_is(const struct reduce_source *source, enum fsdp_dtype sum_dtype, size_t from)
+{
+	bool same = source->dtype == sum_dtype && source->weight == 1;
+	return same ? (const char *)source->data + from * reduce_bytes(source->dtype) : NULL;
+}
+
+static void reduce_prepare_f32(float *piece, const struct reduce_source *source, size_t from, size_t count)
+{
+	const float weight = (float)source->weight;
+	const float *values = piece;
+	if (source->dtype == FSDP_F32) {
+		values = (const float *)source->data + from;
+	} else {
+		convert_range(piece, FSDP_F32, (const char *)source->data + from * reduce_bytes(source->dtype),
+			      source->dtype, count);
 	}
-	const float *padded[REDUCE_SOURCES_MAX] = { NULL };
+	if (source->weight == 1) {
+		return;
+	}
+#pragma GCC ivdep
+	for (size_t i = 0; i < count; i++) {
+		piece[i] = weight * values[i];
+	}
+}
+
+static void reduce_prepare_f64(double *piece, const struct reduce_source *source, size_t from, size_t count)
+{
+	const double weight = source->weight;
+	const double *values = piece;
+	if (source->dtype == FSDP_F64) {
+		values = (const double *)source->data + from;
+	} else {
+		convert_range(piece, FSDP_F64, (const char *)source->data + from * reduce_bytes(source->dtype),
+			      source->dtype, count);
+	}
+	if (source->weight == 1) {
+		return;
+	}
+#pragma GCC ivdep
+	for (size_t i = 0; i < count; i++) {
+		piece[i] = weight * values[i];
+	}
+}
+
+static bool reduce_add_piece_f32(float *sum, const struct reduce_source *const *sources, size_t source_count,
+				 size_t from, size_t count, bool fresh, enum reduce_finish finish, float factor)
+{
+	float pieces[REDUCE_SOURCES_MAX][REDUCE_PIECE_BYTES / sizeof(float)];
+	const float *ready[REDUCE_SOURCES_MAX];
 	for (size_t k = 0; k < source_count; k++) {
-		padded[k] = sources[k];
+		ready[k] = reduce_as_it_is(sources[k], FSDP_F32, from);
+		if (!ready[k]) {
+			reduce_prepare_f32(pieces[k], sources[k], from, count);
+			ready[k] = pieces[k];
+		}
 	}
-	return reduce_functions[source_count][fresh][finish](sum, padded, count, factor);
+	return reduce_add_f32(sum + from, ready, source_count, count, fresh, finish, factor);
+}
+
+static bool reduce_add_piece_f64(double *sum, const struct reduce_source *const *sources, size_t source_count,
+				 size_t from, size_t count, bool fresh, enum reduce_finish finish, double factor)
+{
+	double pieces[REDUCE_SOURCES_MAX][REDUCE_PIECE_BYTES / sizeof(double)];
+	const double *ready[REDUCE_SOURCES_MAX];
+	for (size_t k = 0; k < source_count; k++) {
+		ready[k] = reduce_as_it_is(sources[k], FSDP_F64, from);
+		if (!ready[k]) {
+			reduce_prepare_f64(pieces[k], sources[k], from, count);
+			ready[k] = pieces[k];
+		}
+	}
+	return reduce_add_f64(sum + from, ready, source_count, count, fresh, finish, factor);
+}
+
+bool reduce_add(void *sum, enum fsdp_dtype sum_dtype, const struct reduce_source *sources, size_t source_count,
+		size_t count, bool fresh, enum reduce_finish finish, double factor)
+{
+	assert(sum_dtype == FSDP_F32 || sum_dtype == FSDP_F64);
+	assert(source_count <= REDUCE_SOURCES_MAX);
+	const struct reduce_source *present[REDUCE_SOURCES_MAX];
+	size_t n = 0;
+	bool direct = true;
+	for (size_t k = 0; k < source_count; k++) {
+		const struct reduce_source *source = &sources[k];
+		assert(convert_knows(source->dtype) && (sum_dtype == FSDP_F64 || source->dtype != FSDP_F64));
+		assert(source->weight >= 0);
+		if (source->weight > 0) {
+			present[n++] = source;
+			direct = direct && reduce_as_it_is(source, sum_dtype, 0);
+		}
+	}
+	/* What needs no buffer is one piece. */
+	size_t piece = direct ? count : REDUCE_PIECE_BYTES / reduce_bytes(sum_dtype);
+	bool finite = true;
+	for (size_t from = 0; from < count; from += piece) {
+		size_t part = count - from < piece ? count - from : piece;
+		bool good = sum_dtype == FSDP_F32
+				    ? reduce_add_piece_f32(sum, present, n, from, part, fresh, finish, (float)factor)
+				    : reduce_add_piece_f64(sum, present, n, from, part, fresh, finish, factor);
+		finite = finite && good;
+	}
+	return finite;
 }

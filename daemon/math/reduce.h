@@ -7,6 +7,7 @@
 #ifndef FSDPD_MATH_REDUCE_H
 #define FSDPD_MATH_REDUCE_H
 
+#include "fsdp/dtype.h"
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -26,5 +27,24 @@ enum reduce_finish {
  */
 bool reduce_add_f32(float *sum, const float *const *sources, size_t source_count, size_t count, bool fresh,
 		    enum reduce_finish finish, float factor);
+
+/* The same in f64. */
+bool reduce_add_f64(double *sum, const double *const *sources, size_t source_count, size_t count, bool fresh,
+		    enum reduce_finish finish, double factor);
+
+/* One contribution. */
+struct reduce_source {
+	const void *data;      /* aligned to its elements */
+	enum fsdp_dtype dtype; /* f32, bf16 or f16 into a sum of f32; f64 too into one of f64 */
+	double weight;         /* finite, not negative; 0: as if it were not there, whatever it holds */
+};
+
+/*
+ * The same for sources of any dtype, into a sum of f32 or f64 (sum_dtype). Each element is widened, which is exact,
+ * and multiplied by the weight, where that is not 1, before it is added: both in the sum's dtype, to which weight and
+ * factor are rounded once. The same bits at every cpu_level().
+ */
+bool reduce_add(void *sum, enum fsdp_dtype sum_dtype, const struct reduce_source *sources, size_t source_count,
+		size_t count, bool fresh, enum reduce_finish finish, double factor);
 
 #endif
