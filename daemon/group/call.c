@@ -207,7 +207,7 @@ static void (*const EXPIRES[CALL_KINDS])(struct group *group, struct call *call)
 
 static bool is_half_way(const struct group *group, const struct call *call)
 {
-	return !call->warned && group->now_ms - call->started_ms >= (call->deadline_ms + 1) / 2;
+	return !call->warned && group->now_ms - call->started_ms >= call->deadline_ms - call->deadline_ms / 2;
 }
 
 void calls_tick(struct group *group)

@@ -38,12 +38,13 @@ static void handle_ended(void *context, enum connection_end end)
 {
 	struct session *session = context;
 	bool fault = end != CONNECTION_HANG_UP && end != CONNECTION_DEATH;
+	/* Who comes and goes without a word does not fill the log. */
+	enum log_level level = fault ? LOG_LEVEL_WARNING : session->greeted ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG;
 
 	if (end == CONNECTION_MALFORMED)
 		session->serve->malformed++;
 	if (!fault || serve_may_warn(session->serve))
-		log_event(fault ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO, "a worker left",
-			  "pid=%d uid=%u models=%u waiting=%u why=" LOG_QUOTED,
+		log_event(level, "a worker left", "pid=%d uid=%u models=%u waiting=%u why=" LOG_QUOTED,
 			  (int)connection_pid(session->connection), (unsigned)connection_uid(session->connection),
 			  session->opened_count, session->request_count, connection_end_text(end));
 	session_free(session);

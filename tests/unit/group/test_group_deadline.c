@@ -52,6 +52,18 @@ Test(group_deadline, a_rank_that_sleeps_is_named_at_half_time_and_in_the_error_o
 	free_all(cluster, calls, 4);
 }
 
+Test(group_deadline, the_longest_deadline_is_not_half_over_at_once)
+{
+	struct cluster *cluster = loaded(2);
+	struct test_call *calls[] = { test_call(UINT64_MAX), test_call(0) };
+	cluster_step(cluster, 0, 0.1, calls[0]);
+	cluster_advance(cluster, 1000);
+	cr_assert_null(cluster_notice(&cluster->nodes[0], NOTICE_CALL_SLOW));
+	cluster_step(cluster, 1, 0.1, calls[1]);
+	assert_answer(calls[0], 0);
+	free_all(cluster, calls, 2);
+}
+
 Test(group_deadline, who_has_not_voted_gives_up_alone_and_asks_until_it_hears)
 {
 	struct cluster *cluster = loaded(2);
