@@ -5,16 +5,28 @@
 #include "daemon/math/cpu.h"
 
 #include <stdatomic.h>
+#if CPU_HAS_VARIANTS
+#include <cpuid.h>
+#endif
 
 #define CPU_UNKNOWN (-1)
 
 static _Atomic int cpu_chosen = CPU_UNKNOWN;
 
+#if CPU_HAS_VARIANTS
+/* Not every compiler's __builtin_cpu_supports knows it. */
+static bool cpu_has_f16c(void)
+{
+	unsigned a, b, c, d;
+	return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
+
 static enum cpu_level cpu_best(void)
 {
 #if CPU_HAS_VARIANTS
 	__builtin_cpu_init();
-	if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("f16c")) {
+	if (!__builtin_cpu_supports("avx2") || !cpu_has_f16c()) {
 		return CPU_PLAIN;
 	}
 	if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||

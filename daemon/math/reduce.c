@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "daemon/math/convert.h"
+#include "daemon/math/cpu.h"
 
 _Static_assert(REDUCE_FINISH_NOT == 0 && REDUCE_FINISH_DIVIDE == 1 && REDUCE_FINISH_MULTIPLY == 2,
 	       "columns of the table");
@@ -57,7 +58,7 @@ static void reduce_prepare_f32(float *piece, const struct reduce_source *source,
 	if (source->weight == 1) {
 		return;
 	}
-#pragma GCC ivdep
+	CPU_INDEPENDENT
 	for (size_t i = 0; i < count; i++) {
 		piece[i] = weight * values[i];
 	}
@@ -76,7 +77,7 @@ static void reduce_prepare_f64(double *piece, const struct reduce_source *source
 	if (source->weight == 1) {
 		return;
 	}
-#pragma GCC ivdep
+	CPU_INDEPENDENT
 	for (size_t i = 0; i < count; i++) {
 		piece[i] = weight * values[i];
 	}

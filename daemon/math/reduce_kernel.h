@@ -29,7 +29,7 @@ KERNEL(reduce_kernel)(REAL *__restrict sum, const REAL *__restrict a, const REAL
 		      REAL factor, size_t n, bool fresh, enum reduce_finish finish)
 {
 	REAL_BITS bad = 0;
-#pragma GCC ivdep
+	CPU_INDEPENDENT
 	for (size_t i = 0; i < count; i++) {
 		REAL x = fresh ? (n > 0 ? a[i] : 0) : (n > 0 ? sum[i] + a[i] : sum[i]);
 		x = n > 1 ? x + b[i] : x;

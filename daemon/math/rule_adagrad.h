@@ -18,7 +18,7 @@ struct RULE(adagrad_scalars) {
 UPDATE_INLINE void RULE(adagrad_loop)(struct RULE(adagrad_scalars) s, REAL *__restrict p, const REAL *__restrict g,
 				      REAL *__restrict sum, size_t count, bool decay, bool first)
 {
-#pragma GCC ivdep
+	CPU_INDEPENDENT
 	for (size_t i = 0; i < count; i++) {
 		REAL d = decay ? g[i] + s.weight_decay * p[i] : g[i];
 		sum[i] = (first ? s.initial : sum[i]) + d * d;

@@ -20,7 +20,7 @@ struct RULE(adam_scalars) {
 UPDATE_INLINE void RULE(adam_loop)(struct RULE(adam_scalars) s, REAL *__restrict p, const REAL *__restrict g,
 				   REAL *__restrict m, REAL *__restrict v, size_t count, bool decoupled, bool decay)
 {
-#pragma GCC ivdep
+	CPU_INDEPENDENT
 	for (size_t i = 0; i < count; i++) {
 		REAL kept = decoupled ? p[i] * s.keep : p[i];
 		REAL d = decay ? g[i] + s.weight_decay * p[i] : g[i];

@@ -26,7 +26,7 @@ void RULE(lion_update)(const struct optimizer_spec *spec, const struct optimizer
 	REAL *__restrict p = master;
 	REAL *__restrict m = moments[0];
 	const REAL *__restrict g = gradient;
-#pragma GCC ivdep
+	CPU_INDEPENDENT
 	for (size_t i = 0; i < count; i++) {
 		REAL u = m[i] * beta1 + rest1 * g[i];
 		REAL sign = (REAL)(u > 0 ? 1 : 0) - (REAL)(u < 0 ? 1 : 0);

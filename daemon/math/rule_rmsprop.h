@@ -23,7 +23,7 @@ UPDATE_INLINE void RULE(rmsprop_loop)(struct RULE(rmsprop_scalars) s, REAL *__re
 				      REAL *__restrict square, REAL *__restrict mean, REAL *__restrict buffer,
 				      size_t count, bool decay, bool centered, bool buffered)
 {
-#pragma GCC ivdep
+	CPU_INDEPENDENT
 	for (size_t i = 0; i < count; i++) {
 		REAL d = decay ? g[i] + s.weight_decay * p[i] : g[i];
 		REAL average = square[i] * s.alpha + (s.rest * d) * d;

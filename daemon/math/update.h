@@ -8,6 +8,7 @@
 #ifndef FSDPD_MATH_UPDATE_H
 #define FSDPD_MATH_UPDATE_H
 
+#include "daemon/math/cpu.h"
 #include "daemon/math/optimizer.h"
 
 #define UPDATE_INLINE static inline __attribute__((always_inline))
