@@ -14,6 +14,7 @@ all_gone() {
   local file pid stat
   for file in "$folder"/pid.*; do
     pid=$(<"$file")
+    [ -n "$pid" ] || continue # ended before it could write
     { read -r stat </proc/"$pid"/stat; } 2>/dev/null || continue
     case ${stat##*) } in Z*) continue ;; esac
     echo "process $pid of ${file##*/} runs: $stat"
@@ -21,7 +22,12 @@ all_gone() {
   done
 }
 forget_pids() { rm -f "$folder"/pid.*; }
-pids_are() { local list=("$folder"/pid.*); [ ${#list[@]} -eq "$1" ]; }
+# So many have written theirs.
+pids_are() {
+  local file count=0
+  for file in "$folder"/pid.*; do [ -s "$file" ] && count=$((count + 1)); done
+  [ $count -eq "$1" ]
+}
 export folder
 
 check "every command has a daemon, a rank and the world's size" gives 0 "$fsdp_run" -n 3 -- sh -c \
@@ -61,7 +67,7 @@ check "a daemon that is not there is 1" gives 1 "$fsdp_run" --daemon "$folder/no
 # Each command leaves a process of its own behind, which must end with it.
 family='(sleep 600 & echo $! >"$folder/pid.child$RANK"; wait) & echo $! >"$folder/pid.shell$RANK"; echo $$ >"$folder/pid.$RANK"; '
 check "the first that fails gives the exit code" gives 7 "$fsdp_run" -n 3 -- sh -c "$family"'
-  until [ -e "$folder/pid.child0" ] && [ -e "$folder/pid.child2" ]; do sleep 0.02; done; [ "$RANK" = 1 ] && exit 7; sleep 600'
+  until [ -s "$folder/pid.child0" ] && [ -s "$folder/pid.child2" ]; do sleep 0.02; done; [ "$RANK" = 1 ] && exit 7; sleep 600'
 check "it is named" answers "rank 1 ended with 7"
 check "all others are ended" wait_until all_gone
 check "nothing is left of them" nothing_left
