@@ -142,6 +142,8 @@ static void process_monitor(struct router *router, const struct transport_events
 	struct monitor_event event;
 	while (monitor_next(&router->monitor, &event)) {
 		mark_gone(router, event.value, event.what == ZMQ_EVENT_DISCONNECTED);
+		(event.what == ZMQ_EVENT_DISCONNECTED ? intake_closed : intake_opened)(&router->intake,
+										       (int)event.value);
 		struct router_connection *connection = find_live_fd(router, (int)event.value);
 		/* Ended for real too: if this was ever taken for another's break, its peer must learn of it. */
 		if (connection && event.what == ZMQ_EVENT_DISCONNECTED)
@@ -203,16 +205,20 @@ static struct router_connection *add(struct router *router, const struct parcel 
 
 /* Messages */
 
+static void shut_down_stranger(void *context, int fd, ino_t inode)
+{
+	const struct router_connection stranger = { .fd = fd, .inode = inode };
+	shut_down(context, &stranger);
+}
+
 static void hear(struct router *router, const struct parcel *parcel, const struct transport_events *events,
 		 void *context)
 {
+	intake_heard(&router->intake, parcel->fd);
 	if (!parcel->known) { /* an identity of its own choice: none of ours */
 		struct stat status;
-		struct router_connection stranger = { .fd = parcel->fd };
-		if (parcel->fd >= 0 && fstat(parcel->fd, &status) == 0) {
-			stranger.inode = status.st_ino;
-			shut_down(router, &stranger);
-		}
+		if (parcel->fd >= 0 && fstat(parcel->fd, &status) == 0)
+			shut_down_stranger(router, parcel->fd, status.st_ino);
 		return;
 	}
 	struct router_connection *connection = find(router, parcel->routing);
@@ -247,6 +253,11 @@ void router_process(struct router *router, const struct transport_events *events
 	}
 	if (router->monitor.pending)
 		process_monitor(router, events, context);
+}
+
+uint64_t router_supervise(struct router *router, uint64_t now_ms)
+{
+	return intake_check(&router->intake, now_ms, shut_down_stranger, router);
 }
 
 int router_answer(struct router *router, transport_connection number, const void *header, size_t header_size)
@@ -377,6 +388,7 @@ void router_fini(struct router *router)
 		watch_remove(router->watch, router->socket);
 		zmq_close(router->socket);
 	}
+	intake_fini(&router->intake);
 	free(router->connections);
 	free(router->buckets);
 	*router = (struct router){ 0 };

@@ -6,6 +6,7 @@
 #ifndef FSDPD_TRANSPORT_ROUTER_H
 #define FSDPD_TRANSPORT_ROUTER_H
 
+#include "daemon/transport/intake.h"
 #include "daemon/transport/monitor.h"
 #include "daemon/transport/transport.h"
 #include "daemon/transport/watch.h"
@@ -21,6 +22,7 @@ struct router_connection;
 struct router {
 	void *socket;
 	struct monitor monitor;
+	struct intake intake;
 	struct watch *watch;
 	bool pending;  /* there may be something to read */
 	uint16_t port; /* ours */
@@ -49,6 +51,9 @@ void router_drop(struct router *router, transport_connection number);
 
 bool router_is_pending(const struct router *router);
 void router_process(struct router *router, const struct transport_events *events, void *context, size_t *budget);
+
+/* Ends who sends what never ends. Gives when it wants to be called again; 0: not before something happens. */
+uint64_t router_supervise(struct router *router, uint64_t now_ms);
 
 size_t router_connection_count(const struct router *router); /* in the table; for tests */
 

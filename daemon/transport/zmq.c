@@ -190,7 +190,7 @@ static bool look_at_sockets(struct zmq_transport *transport, size_t *messages, s
 
 static void supervise(struct zmq_transport *transport)
 {
-	uint64_t now_ms = watch_now_ms(), next_ms = 0;
+	uint64_t now_ms = watch_now_ms(), next_ms = router_supervise(&transport->router, now_ms);
 	for (uint32_t rank = 0; rank < transport->world_size; rank++) {
 		uint64_t due_ms = dealer_supervise(&transport->dealers[rank], now_ms);
 		if (due_ms && (!next_ms || due_ms < next_ms))

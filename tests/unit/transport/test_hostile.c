@@ -200,6 +200,38 @@ Test(hostile, a_message_of_more_frames_has_no_header)
 	close(fd);
 }
 
+Test(hostile, a_message_that_never_ends_ends_its_connection)
+{
+	static const char bytes[1 << 20];
+	int fd = raw_client_greet(pair->ports[0], "");
+	for (size_t i = 0; i < 4 && raw_client_send_frame(fd, true, sizeof(bytes), bytes, sizeof(bytes)); i++)
+		;
+	UNTIL(raw_client_is_ended(fd));
+	close(fd);
+	cr_assert_eq(heard[0].messages, 1);
+	expect_peer_served();
+}
+
+Test(hostile, a_large_message_that_comes_slowly_is_heard)
+{
+	static const char bytes[1 << 20];
+	int fd = raw_client_greet(pair->ports[0], "");
+	for (size_t i = 0; i < 4; i++) {
+		cr_assert(raw_client_send_frame(fd, true, 200000, bytes, 200000));
+		cr_assert(raw_client_send_frame(fd, false, sizeof(bytes), bytes, sizeof(bytes) - 7));
+		struct timespec due, now;
+		clock_gettime(CLOCK_MONOTONIC, &due);
+		do { /* 0.4 s: long enough for all that is unfinished to be suspected */
+			zmq_pair_fixture.step(pair, 3);
+			clock_gettime(CLOCK_MONOTONIC, &now);
+		} while ((now.tv_sec - due.tv_sec) * 1000 + (now.tv_nsec - due.tv_nsec) / 1000000 < 400);
+		cr_assert(raw_client_send(fd, bytes, 7));
+		UNTIL(heard[0].messages == 2 + i);
+	}
+	cr_assert_eq(heard[0].last_payload, sizeof(bytes));
+	close(fd);
+}
+
 Test(hostile, an_identity_of_its_own_choice_ends_the_connection)
 {
 	static const char *const identities[] = { "mallory", "12345", "a" };
