@@ -9,6 +9,7 @@
 #include "daemon/math/reduce.h"
 #include "daemon/runtime/planted.h"
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 
 struct sum_source {
@@ -34,8 +35,15 @@ struct sum_task {
 static enum reduce_finish sum_finish_of(const struct model *model, float *ret_factor)
 {
 	bool mean = model->options->op == REDUCE_MEAN;
+	float divisor = model->collect.divisor;
+	int exponent;
 
-	*ret_factor = mean ? model->collect.divisor : (float)model->options->scale;
+	/* To divide by a power of two is to multiply by its inverse, to the bit, and takes half the time. */
+	if (mean && frexpf(divisor, &exponent) == 0.5f && isnormal(1 / divisor)) {
+		*ret_factor = 1 / divisor;
+		return REDUCE_FINISH_MULTIPLY;
+	}
+	*ret_factor = mean ? divisor : (float)model->options->scale;
 	return mean ? REDUCE_FINISH_DIVIDE : REDUCE_FINISH_MULTIPLY;
 }
 
@@ -142,32 +150,38 @@ static bool sum_goes_with(const struct unit *unit, struct contribution *c)
 	return next && next->position == c->following && next->added == c->added && next->received > next->added;
 }
 
+/* The one before it came earlier and is still being added: behind it, ours would need a pass of its own to the end. */
+static bool sum_is_left_behind(const struct unit *unit, const struct contribution *c)
+{
+	return c->prev && c->prev->added < unit->bytes;
+}
+
 /* Our own contribution costs a pass over memory of its own unless it waits for the next one: it may, as nobody's credit is bound by
  * it, until it is all that its slot waits for. */
 static bool sum_may_wait(const struct unit *unit, struct contribution *c)
 {
 	return c->outgoing && !push_is_hurried(c->outgoing) && !sum_goes_with(unit, c) &&
-	       c->following < unit->model->collect.end;
+	       !sum_is_left_behind(unit, c) && c->following < unit->model->collect.end;
 }
 
-/* The first contribution of which something can be added: up to *ret_limit, where the one before it is. */
+/* The last contribution of which something can be added: up to *ret_limit, where the one before it is. The last, because those that
+ * are equally far are added in one pass, and so who is behind catches up first. */
 static struct contribution *sum_choose(struct unit *unit, uint64_t *ret_limit)
 {
 	uint64_t position = unit->collect.cursor;
 	uint64_t limit = unit->bytes;
+	struct contribution *last = NULL;
 
-	for (struct contribution *c = unit->collect.first; c && limit > 0; c = c->next) {
-		if (c->position != position)
-			return NULL;
+	for (struct contribution *c = unit->collect.first; c && limit > 0 && c->position == position; c = c->next) {
 		if (engine_min(c->received, limit) > c->added && !sum_may_wait(unit, c)) {
 			*ret_limit = limit;
-			return c;
+			last = c;
 		}
 		limit = c->added;
 		c->following = collect_skip(unit, c->following);
 		position = c->following;
 	}
-	return NULL;
+	return last;
 }
 
 static void sum_take(struct sum_task *sum, struct contribution *c)
