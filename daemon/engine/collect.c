@@ -284,13 +284,15 @@ void collect_close_message(struct model *model, uint32_t rank, const struct peer
 		held_close(source, message);
 		return;
 	}
-	/* One that is ahead of its predecessors is repeated after them. */
+	/* One that is ahead of its predecessors is repeated after them. One that is new is acknowledged with whatever is told next, or
+	 * with the tick: nobody waits for it. */
 	if (order < 0 || message->micro_batch > source->closed)
 		return;
-	if (message->micro_batch == source->closed)
+	if (message->micro_batch < source->closed)
+		progress_want(source);
+	else
 		collect_close(model, rank, message->micro_batch, message->bits_size ? message->bits : NULL,
 			      message->last, message->weight);
-	progress_want(source);
 }
 
 static void collect_note_last(struct model *model, struct source *source, uint32_t micro_batch, double weight)

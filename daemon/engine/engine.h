@@ -12,7 +12,7 @@
 #include "daemon/store/command.h"
 #include "daemon/transport/link.h"
 
-#define ENGINE_INLINE_BYTES (64u << 10)
+#define ENGINE_INLINE_BYTES (512u << 10) /* some tens of microseconds: what a hand-over and its return cost */
 
 struct engine;
 
