@@ -60,7 +60,7 @@ static const struct config_row rows[] = {
 	  "bytes of each model's gather pool; auto: three of its largest unit, or all of it up to 64M" },
 	{ "memory", "gradient-budget", KIND_BUDGET, AT(gradient_bytes), "auto", 4 * KIB, 64 * TIB,
 	  "bytes of each model's gradient pool; auto: two of its largest unit, or all of it up to 64M" },
-	{ "memory", "window", KIND_BYTES, AT(window_bytes), "16M", 64 * KIB, 4 * KIB *KIB *KIB,
+	{ "memory", "window", KIND_BYTES, AT(window_bytes), "8M", 64 * KIB, 4 * KIB *KIB *KIB,
 	  "bytes that one peer may have on the way to this one, for each model" },
 	{ "memory", "chunk", KIND_BYTES, AT(chunk_bytes), "1M", 4 * KIB, KIB *KIB,
 	  "bytes of one message of bulk data, at most" },
