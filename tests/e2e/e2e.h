@@ -64,6 +64,8 @@ void e2e_gradient_is(struct fsdp_unit *unit, const float *values, uint64_t count
 double e2e_seconds(void); /* monotonic */
 /* The answer of fsdpctl to these words; its exit code in ret_code. */
 void e2e_ask(const char *words, char *answer, size_t size, int *ret_code);
+/* Until the daemon's status has this text; 20 s at most. */
+void e2e_wait_for(const char *text);
 /* Ranks meet outside of the thing under test: a barrier by files in the cluster's folder. */
 void e2e_meet(struct e2e *e2e, const char *name);
 

@@ -132,6 +132,17 @@ void e2e_ask(const char *words, char *answer, size_t size, int *ret_code)
 	*ret_code = WEXITSTATUS(pclose(pipe));
 }
 
+void e2e_wait_for(const char *text)
+{
+	static char answer[65536];
+	double began = e2e_seconds();
+	int code;
+	do {
+		CHECK(e2e_seconds() - began < 20, "the status never said \"%s\": %s", text, answer);
+		e2e_ask("status", answer, sizeof(answer), &code);
+	} while (!strstr(answer, text));
+}
+
 void e2e_meet(struct e2e *e2e, const char *name)
 {
 	char folder[PATH_MAX - 64], path[PATH_MAX];

@@ -172,6 +172,7 @@ static void a_sleeping_rank_is_named(struct e2e *e2e)
 	e2e_meet(e2e, "loaded");
 	if (e2e->rank == 2) {
 		e2e_meet(e2e, "timed out");
+		e2e_wait_for("attempt 1,"); /* this rank's daemon may hear of it a little later */
 		void *grad;
 		FAILS(FSDP_E_ABORTED, fsdp_unit_grad(unit, 0, &grad), "rank 2");
 	} else {
