@@ -76,7 +76,7 @@ Test(config, a_small_file_is_good_and_the_rest_has_defaults)
 	cr_assert_eq(o.config.read_drain_ms, 2000);
 	cr_assert_eq(o.config.gather_bytes, CONFIG_AUTO);
 	cr_assert_eq(o.config.gradient_bytes, CONFIG_AUTO);
-	cr_assert_eq(o.config.window_bytes, 16777216);
+	cr_assert_eq(o.config.window_bytes, 8388608);
 	cr_assert_eq(o.config.chunk_bytes, 1048576);
 	cr_assert_eq(o.config.exec_threads, 2);
 	cr_assert_eq(o.config.log_level, LOG_LEVEL_INFO);
