@@ -1,6 +1,6 @@
 /*
- * The connection's handle: opening, closing, who this node is, and the check that every call begins with. Owns the wire and the
- * list of models. Any thread; close needs that no other call is under way.
+ * The connection's handle: opening, closing, who this node is, and the check that every call begins with. Owns the wire
+ * and the list of models. Any thread; close needs that no other call is under way.
  */
 #include <errno.h>
 #include <stdlib.h>

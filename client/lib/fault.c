@@ -1,6 +1,6 @@
 /*
- * The texts of failures: what a code means (a constant), and the whole story of the last failure of the calling thread. Owns
- * one buffer a thread, so that no thread can change what another one reads. Logs nothing.
+ * The texts of failures: what a code means (a constant), and the whole story of the last failure of the calling thread.
+ * Owns one buffer a thread, so that no thread can change what another one reads. Logs nothing.
  */
 #include "client/lib/fault.h"
 

@@ -1,4 +1,5 @@
-/* The story of the calling thread's last failure, behind fsdp_last_error. Every failure of a public call passes through here. */
+/* The story of the calling thread's last failure, behind fsdp_last_error. Every failure of a public call passes through
+ * here. */
 #ifndef FSDP_CLIENT_FAULT_H
 #define FSDP_CLIENT_FAULT_H
 

@@ -1,6 +1,6 @@
 /*
- * The walk over all units in the order in which they were added: each is unsharded around the caller's function, and the gather of
- * the next one is under way while that runs. Holds one unit at a time.
+ * The walk over all units in the order in which they were added: each is unsharded around the caller's function, and
+ * the gather of the next one is under way while that runs. Holds one unit at a time.
  */
 #include "client/lib/fault.h"
 #include "client/lib/model.h"

@@ -1,6 +1,6 @@
 /*
- * Full parameters: unshard, reshard, where a parameter lies, and what is gathered next. The daemon counts unshards and so do
- * we, one request for each; while our count is not 0 the daemon's is not either, and so the slot cannot change.
+ * Full parameters: unshard, reshard, where a parameter lies, and what is gathered next. The daemon counts unshards and
+ * so do we, one request for each; while our count is not 0 the daemon's is not either, and so the slot cannot change.
  *
  * No lock is held while an answer is awaited.
  */
@@ -91,7 +91,8 @@ int gather_reshard(struct fsdp_unit *unit, const char *what)
 	return fault_set(code, "%s: unit \"%s\": cannot protect its memory: %s", what, unit->name, fsdp_strerror(code));
 }
 
-/* What the declared order has after unit, seen from where it stands; NULL where none is declared or unit is not in it. */
+/* What the declared order has after unit, seen from where it stands; NULL where none is declared or unit is not in
+ * it. */
 static struct fsdp_unit *gather_next(struct fsdp_unit *unit)
 {
 	struct fsdp_model *model = unit->model;

@@ -1,6 +1,7 @@
 /*
- * Mapping of arenas and of slots. A slot that is hidden stays mapped without any right, so that showing the same slot again
- * costs one mprotect and no page is faulted in anew; another slot is mapped over it. Owns nothing but address space.
+ * Mapping of arenas and of slots. A slot that is hidden stays mapped without any right, so that showing the same slot
+ * again costs one mprotect and no page is faulted in anew; another slot is mapped over it. Owns nothing but address
+ * space.
  */
 #include "client/lib/mapping.h"
 

@@ -1,6 +1,7 @@
 /*
- * Memory that the daemon shares: checked, mapped, and never trusted. A window is an address range that a unit keeps for life, on
- * which a slot of a pool is shown while it may be used, and which faults otherwise. Not guarded: the owner's lock is.
+ * Memory that the daemon shares: checked, mapped, and never trusted. A window is an address range that a unit keeps for
+ * life, on which a slot of a pool is shown while it may be used, and which faults otherwise. Not guarded: the owner's
+ * lock is.
  */
 #ifndef FSDP_CLIENT_MAPPING_H
 #define FSDP_CLIENT_MAPPING_H

@@ -8,7 +8,8 @@
 
 #include "fsdp/dtype.h"
 
-/* Bytes of the UTF-8 character at text (terminated by 0), or 0 where it is malformed, overlong, a surrogate or above U+10FFFF. */
+/* Bytes of the UTF-8 character at text (terminated by 0), or 0 where it is malformed, overlong, a surrogate or above
+ * U+10FFFF. */
 static size_t name_character(const unsigned char *text)
 {
 	static const struct {

@@ -1,6 +1,6 @@
 /*
- * A unit's handle: adding one with its parameters, in parts where there are many, its options, and what it is. Owns copies of
- * names and shapes, and the place of every parameter in the full copy. Nothing here waits for another rank.
+ * A unit's handle: adding one with its parameters, in parts where there are many, its options, and what it is. Owns
+ * copies of names and shapes, and the place of every parameter in the full copy. Nothing here waits for another rank.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -161,7 +161,8 @@ static int unit_register(struct fsdp_model *model, const struct fsdp_unit *unit)
 		from += count;
 		request.more = from < unit->param_count;
 		code = model_ask(model, unit, &request, &call, "fsdp_unit_add");
-		/* A refusal makes the daemon forget the parts that it has; where none was heard it may wait for more. */
+		/* A refusal makes the daemon forget the parts that it has; where none was heard it may wait for
+		 * more. */
 		if (code < 0 && !call.answered)
 			model->state = MODEL_BROKEN;
 	} while (code == 0 && from < unit->param_count);

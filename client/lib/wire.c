@@ -1,8 +1,10 @@
 /*
- * The connection: numbering, sending, and the leader and its followers. Owns the socket, one buffer to send and one to receive.
+ * The connection: numbering, sending, and the leader and its followers. Owns the socket, one buffer to send and one to
+ * receive.
  *
- * lock guards the list of calls that wait and who leads; it is never held across a system call that may block. sending is
- * held while one record is packed and sent: a record is sent whole or not at all, so the next one has to wait anyway.
+ * lock guards the list of calls that wait and who leads; it is never held across a system call that may block. sending
+ * is held while one record is packed and sent: a record is sent whole or not at all, so the next one has to wait
+ * anyway.
  */
 #include "client/lib/wire.h"
 
@@ -266,7 +268,8 @@ int wire_finish(struct wire *wire, struct wire_call *call)
 	if (call->pending)
 		wire_unlink(wire, call);
 	int code = call->answered ? call->answer.code : wire->broken;
-	/* A call that was begun but is not being waited for would not hear the signal: its thread leads when it comes to wait. */
+	/* A call that was begun but is not being waited for would not hear the signal: its thread leads when it comes
+	 * to wait. */
 	struct wire_call *heir = wire->receiving ? NULL : wire->pending;
 	while (heir && !heir->waiting)
 		heir = heir->next;

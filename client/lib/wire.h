@@ -1,7 +1,7 @@
 /*
- * The connection to the daemon: requests out, answers in, any number of calls at once. There is no thread behind it. Of the threads
- * that wait, one (the leader) receives and hands every answer to whom it belongs; when its own is there it leaves, and another one
- * leads. So a call that waits holds back no other.
+ * The connection to the daemon: requests out, answers in, any number of calls at once. There is no thread behind it. Of
+ * the threads that wait, one (the leader) receives and hands every answer to whom it belongs; when its own is there it
+ * leaves, and another one leads. So a call that waits holds back no other.
  *
  * Once broken it stays broken, and every call gets the reason. All functions may be called by any thread.
  */
@@ -18,7 +18,8 @@
 
 struct wire;
 
-/* One request that is under way, on the stack of who waits for it. Begins zeroed; ends with wire_call_fini, whatever happened. */
+/* One request that is under way, on the stack of who waits for it. Begins zeroed; ends with wire_call_fini, whatever
+ * happened. */
 struct wire_call {
 	bool answered;                /* answer and fds are the daemon's */
 	struct worker_message answer; /* its code may be negative */
@@ -48,8 +49,8 @@ void wire_call_fini(struct wire_call *call);
 /* Ends the connection: the daemon said what makes no sense. The first reason stays. */
 void wire_break(struct wire *wire, int code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* Sets the fault of a call that failed with code: the daemon's own words where it had some, else why the connection is lost. what
- * is the public function, unit may be NULL. Returns code. */
+/* Sets the fault of a call that failed with code: the daemon's own words where it had some, else why the connection is
+ * lost. what is the public function, unit may be NULL. Returns code. */
 int wire_fault(struct wire *wire, const struct wire_call *call, int code, const char *what, const char *unit);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * Applies decisions to this rank's shards: the optimizer, or the copy from staging. The engine's thread; the arithmetic runs in
- * tasks. A unit's masters are written only while nobody reads them: serve.c's readers are waited for up to read_drain_ms and then
- * given up, our own gathers' copies are always waited for.
+ * Applies decisions to this rank's shards: the optimizer, or the copy from staging. The engine's thread; the arithmetic
+ * runs in tasks. A unit's masters are written only while nobody reads them: serve.c's readers are waited for up to
+ * read_drain_ms and then given up, our own gathers' copies are always waited for.
  */
 #include "daemon/engine/apply.h"
 

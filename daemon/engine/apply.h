@@ -1,5 +1,6 @@
 /*
- * Applying a decision: unit by unit in registration order, in jobs of bounded size, each unit only once nobody reads it any more.
+ * Applying a decision: unit by unit in registration order, in jobs of bounded size, each unit only once nobody reads it
+ * any more.
  */
 #ifndef FSDPD_ENGINE_APPLY_H
 #define FSDPD_ENGINE_APPLY_H

@@ -1,9 +1,9 @@
 /*
- * The inside of the engine, for the files of this folder and nobody else: what is not of one model, and the few functions that
- * all of them need. The engine's thread owns everything here but `released`.
+ * The inside of the engine, for the files of this folder and nobody else: what is not of one model, and the few
+ * functions that all of them need. The engine's thread owns everything here but `released`.
  *
- * Every entry from outside (command, message, finished job, tick, ...) ends with engine_settle: what is better done once than in the middle
- * of something happens there.
+ * Every entry from outside (command, message, finished job, tick, ...) ends with engine_settle: what is better done
+ * once than in the middle of something happens there.
  */
 #ifndef FSDPD_ENGINE_CORE_H
 #define FSDPD_ENGINE_CORE_H
@@ -45,7 +45,8 @@ void engine_settle(struct engine *engine);
 void engine_report(struct engine *engine, struct report *report);
 void engine_reset_link(struct engine *engine, uint32_t rank); /* at the next settle */
 
-/* Zeroed; aborts when memory is out: what peers can make us take is bounded, and what the loop orders cannot be refused. */
+/* Zeroed; aborts when memory is out: what peers can make us take is bounded, and what the loop orders cannot be
+ * refused. */
 void *engine_alloc(size_t count, size_t size);
 
 /* Stamps the model and sends. As links_send; notes a full queue, so that the next tick tries again. */

@@ -1,7 +1,8 @@
 /*
- * The engine: the bulk plane's state machine. It serves this rank's shards to readers, gathers full units from their owners,
- * pushes this node's gradients to their owners, adds what arrives in the order of the contract, and applies decisions. It does
- * no I/O and reads no clock: links, executor and reports are given to it, ticks tell it the time. One thread owns it.
+ * The engine: the bulk plane's state machine. It serves this rank's shards to readers, gathers full units from their
+ * owners, pushes this node's gradients to their owners, adds what arrives in the order of the contract, and applies
+ * decisions. It does no I/O and reads no clock: links, executor and reports are given to it, ticks tell it the time.
+ * One thread owns it.
  *
  * Jobs of at most ENGINE_INLINE_BYTES it runs itself; larger ones go to the executor. Never blocks.
  */
@@ -41,7 +42,8 @@ struct engine_config {
 	struct transport *transport;
 	struct executor *executor;
 	void (*report)(void *context, struct report *report); /* gives the report away */
-	/* Something changed in another thread (a buffer was let go): call engine_run soon, from the owner's thread. Any thread. */
+	/* Something changed in another thread (a buffer was let go): call engine_run soon, from the owner's thread. Any
+	 * thread. */
 	void (*wake)(void *context);
 	void *context;
 	struct engine_counters *counters;

@@ -1,6 +1,6 @@
 /*
- * What a source sent of a step or attempt that this rank has not reached: kept in order until it has. PUSHes are bounded by credit,
- * CLOSEs by a number, beyond which they are dropped, because they are repeated.
+ * What a source sent of a step or attempt that this rank has not reached: kept in order until it has. PUSHes are
+ * bounded by credit, CLOSEs by a number, beyond which they are dropped, because they are repeated.
  */
 #ifndef FSDPD_ENGINE_HELD_H
 #define FSDPD_ENGINE_HELD_H

@@ -1,6 +1,6 @@
 /*
- * Leases of arena memory to the transport. All of it runs in the engine's thread but lease_release, which runs in the thread that
- * lets the last reference go (ZeroMQ's, mostly): it only pushes onto a list and wakes.
+ * Leases of arena memory to the transport. All of it runs in the engine's thread but lease_release, which runs in the
+ * thread that lets the last reference go (ZeroMQ's, mostly): it only pushes onto a list and wakes.
  */
 #include "daemon/engine/lease.h"
 

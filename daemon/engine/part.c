@@ -1,6 +1,6 @@
 /*
- * Copies the parts of gathers. The engine's thread; the copies run in tasks, one a part at a time, which take up what has come
- * meanwhile when they are done. What becomes of a part is the reader's business.
+ * Copies the parts of gathers. The engine's thread; the copies run in tasks, one a part at a time, which take up what
+ * has come meanwhile when they are done. What becomes of a part is the reader's business.
  */
 #include "daemon/engine/part.h"
 

@@ -1,5 +1,6 @@
 /*
- * A part of a gather: the range of one owner, what of it came and waits to be copied, and the task that copies it into the slot.
+ * A part of a gather: the range of one owner, what of it came and waits to be copied, and the task that copies it into
+ * the slot.
  */
 #ifndef FSDPD_ENGINE_PART_H
 #define FSDPD_ENGINE_PART_H
@@ -27,8 +28,8 @@ void part_reset(struct part *part);                                      /* noth
 void part_take(struct part *part, struct buffer *buffer, uint64_t size); /* the next bytes; takes a reference */
 void part_forget(struct part *part);                                     /* what waits to be copied */
 
-/* Copies what is here of one part of unit's gather into the slot at `to`, unless a task does so already. False: there is nothing. Each task
- * ends with reader_copied, maybe before this returns. */
+/* Copies what is here of one part of unit's gather into the slot at `to`, unless a task does so already. False: there
+ * is nothing. Each task ends with reader_copied, maybe before this returns. */
 bool part_copy(struct part *part, struct gather *gather, struct unit *unit, char *to);
 
 #endif

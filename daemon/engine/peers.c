@@ -1,6 +1,6 @@
 /*
- * Links and the messages that come in on them. The engine's thread. What a message means is known to serve.c, reader.c, push.c and
- * collect.c; here only its model is found.
+ * Links and the messages that come in on them. The engine's thread. What a message means is known to serve.c, reader.c,
+ * push.c and collect.c; here only its model is found.
  */
 #include "daemon/engine/peers.h"
 

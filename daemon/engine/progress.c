@@ -1,6 +1,6 @@
 /*
- * Builds and sends PROGRESS. The engine's thread. An entry says up to where one contribution is added; because sums have an order,
- * it says as much of every earlier micro-batch of the unit, so that one entry covers all that are done.
+ * Builds and sends PROGRESS. The engine's thread. An entry says up to where one contribution is added; because sums
+ * have an order, it says as much of every earlier micro-batch of the unit, so that one entry covers all that are done.
  */
 #include "daemon/engine/progress.h"
 

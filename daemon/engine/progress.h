@@ -1,5 +1,6 @@
 /*
- * PROGRESS: what an owner tells its sources: how far their contributions are added, which CLOSEs it took, and their credit.
+ * PROGRESS: what an owner tells its sources: how far their contributions are added, which CLOSEs it took, and their
+ * credit.
  */
 #ifndef FSDPD_ENGINE_PROGRESS_H
 #define FSDPD_ENGINE_PROGRESS_H

@@ -1,6 +1,6 @@
 /*
- * Makes and drops models, and moves them from step to step. The engine's thread. A model that is dropped lives on, deaf, until no task
- * runs for it and the transport holds nothing of it.
+ * Makes and drops models, and moves them from step to step. The engine's thread. A model that is dropped lives on,
+ * deaf, until no task runs for it and the transport holds nothing of it.
  */
 #include "daemon/engine/shards.h"
 

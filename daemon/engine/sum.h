@@ -1,6 +1,6 @@
 /*
- * Adding: takes what collect.h keeps and adds it to the sums in order, divides after the last one, and reports when every unit is done. At
- * most one task a unit.
+ * Adding: takes what collect.h keeps and adds it to the sums in order, divides after the last one, and reports when
+ * every unit is done. At most one task a unit.
  */
 #ifndef FSDPD_ENGINE_SUM_H
 #define FSDPD_ENGINE_SUM_H

@@ -1,5 +1,6 @@
 /*
- * Starts tasks: small ones here and now, larger ones on the executor, and counts them for their model. The engine's thread.
+ * Starts tasks: small ones here and now, larger ones on the executor, and counts them for their model. The engine's
+ * thread.
  */
 #include "daemon/engine/task.h"
 

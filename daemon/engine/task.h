@@ -1,6 +1,6 @@
 /*
- * A task: a job of one model. It is embedded in the struct of whoever starts it, keeps its model (and so its plan) alive, and runs
- * at once in the engine's thread where it is small.
+ * A task: a job of one model. It is embedded in the struct of whoever starts it, keeps its model (and so its plan)
+ * alive, and runs at once in the engine's thread where it is small.
  */
 #ifndef FSDPD_ENGINE_TASK_H
 #define FSDPD_ENGINE_TASK_H

@@ -1,6 +1,7 @@
 /*
- * Collects who is waited for into one report. The engine's thread. Gathers come first; then the units whose contributions are
- * missing; only where none is, the owners that have not added ours, as those mostly wait for the former themselves.
+ * Collects who is waited for into one report. The engine's thread. Gathers come first; then the units whose
+ * contributions are missing; only where none is, the owners that have not added ours, as those mostly wait for the
+ * former themselves.
  */
 #include "daemon/engine/waits.h"
 

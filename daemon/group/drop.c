@@ -1,7 +1,7 @@
 /*
- * The end of a model: closed by every rank's worker, dropped by an operator, or lost with a rank's shards and announced until it is
- * dropped. Owns the numbers of what was dropped, the names of what others have lost, and the operators' requests. The loop thread
- * runs it.
+ * The end of a model: closed by every rank's worker, dropped by an operator, or lost with a rank's shards and announced
+ * until it is dropped. Owns the numbers of what was dropped, the names of what others have lost, and the operators'
+ * requests. The loop thread runs it.
  */
 #include "daemon/group/model.h"
 

@@ -1,6 +1,7 @@
 /*
  * Who is here: judges every HELLO, keeps a state for every peer, and derives the generation from the incarnations. Owns
- * group->peers. The loop thread runs it. What a loss means for models and calls is told in models_lose and models_peer_gone.
+ * group->peers. The loop thread runs it. What a loss means for models and calls is told in models_lose and
+ * models_peer_gone.
  */
 #include "daemon/group/state.h"
 

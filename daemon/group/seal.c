@@ -1,6 +1,6 @@
 /*
- * Sealing, this rank's part: asks the coordinator, shows it the whole manifest where it wants to, and takes the answer. The loop
- * thread runs it. A model in MODEL_SEALING always has a worker.
+ * Sealing, this rank's part: asks the coordinator, shows it the whole manifest where it wants to, and takes the answer.
+ * The loop thread runs it. A model in MODEL_SEALING always has a worker.
  */
 #include "daemon/group/model.h"
 

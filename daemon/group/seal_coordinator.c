@@ -1,7 +1,7 @@
 /*
- * Sealing, the coordinator's part: collects what every rank would seal under a name, finds the first difference, answers all. Owns
- * struct seal, one a name. The loop thread of rank 0 runs it. A peer's whole manifest takes memory only as it arrives, and
- * only one is asked for at a time.
+ * Sealing, the coordinator's part: collects what every rank would seal under a name, finds the first difference,
+ * answers all. Owns struct seal, one a name. The loop thread of rank 0 runs it. A peer's whole manifest takes memory
+ * only as it arrives, and only one is asked for at a time.
  */
 #include "daemon/group/model.h"
 

@@ -1,5 +1,6 @@
 /*
- * The questions that an operator asks: peers, models, units, waits. Reads everything, changes nothing. The loop thread runs it.
+ * The questions that an operator asks: peers, models, units, waits. Reads everything, changes nothing. The loop thread
+ * runs it.
  */
 #include "daemon/group/model.h"
 

@@ -135,9 +135,9 @@ static int handle_ready(sd_event_source *source, int fd, uint32_t events, void *
 	return 0;
 }
 
-/* Whoever connects can pass no descriptors: their last reference would be ours, and what the sender made of them (a socket that
- * lingers, a file of a file system of its own) would be waited for when we close it. Connections inherit it. A kernel that does
- * not know it passes them on. */
+/* Whoever connects can pass no descriptors: their last reference would be ours, and what the sender made of them (a
+ * socket that lingers, a file of a file system of its own) would be waited for when we close it. Connections inherit
+ * it. A kernel that does not know it passes them on. */
 static void refuse_descriptors(int fd)
 {
 	const int no = 0;

@@ -1,6 +1,7 @@
 /*
- * One DEALER. The states and who moves them: CLOSED to CONNECTING by supervision; CONNECTING to UP and back by the monitor; any to
- * CLOSED by a reset, a failed handshake, or supervision when it takes too long. It is told of as connected in UP only.
+ * One DEALER. The states and who moves them: CLOSED to CONNECTING by supervision; CONNECTING to UP and back by the
+ * monitor; any to CLOSED by a reset, a failed handshake, or supervision when it takes too long. It is told of as
+ * connected in UP only.
  */
 #include "daemon/transport/dealer.h"
 
@@ -181,8 +182,8 @@ static void on_connected(struct dealer *dealer, const struct transport_events *e
 	tell_lost(dealer, events, context);
 	if (!dealer->socket) /* reset from that call */
 		return;
-	/* The queue of the connection before may still be in place until the socket has heard its commands; what is sent from
-	 * now on must go into the new one. */
+	/* The queue of the connection before may still be in place until the socket has heard its commands; what is
+	 * sent from now on must go into the new one. */
 	int ignored;
 	size_t size = sizeof(ignored);
 	zmq_getsockopt(dealer->socket, ZMQ_EVENTS, &ignored, &size);

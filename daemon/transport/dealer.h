@@ -1,7 +1,7 @@
 /*
- * Our link to one peer: a DEALER, its monitor, and the supervision that makes both anew. ZeroMQ reconnects by itself after an
- * ordinary break, but not after a protocol error; and a socket that was reset must not be confused with its successor. Used by
- * zmq.c only, in the plane's thread.
+ * Our link to one peer: a DEALER, its monitor, and the supervision that makes both anew. ZeroMQ reconnects by itself
+ * after an ordinary break, but not after a protocol error; and a socket that was reset must not be confused with its
+ * successor. Used by zmq.c only, in the plane's thread.
  */
 #ifndef FSDPD_TRANSPORT_DEALER_H
 #define FSDPD_TRANSPORT_DEALER_H

@@ -1,7 +1,7 @@
 /*
- * What connections take in, by the kernel's count of bytes received less what nobody has read yet. A descriptor may be closed and be
- * another's by the time it is looked at: then the numbers are another's too, which the inode tells whoever ends it. Owns a table,
- * indexed by descriptor.
+ * What connections take in, by the kernel's count of bytes received less what nobody has read yet. A descriptor may be
+ * closed and be another's by the time it is looked at: then the numbers are another's too, which the inode tells
+ * whoever ends it. Owns a table, indexed by descriptor.
  */
 #include "daemon/transport/intake.h"
 

@@ -1,8 +1,9 @@
 /*
- * Messages that never end. ZeroMQ bounds a frame, but not how many make up a message, and keeps all of them until the last one is
- * there: whoever connects, before any HELLO, could fill the memory with one message. So every accepted connection is looked at four
- * times a second: one that took in more than a message may have, and completed none, is to be ended. What it
- * can take in between is bounded by the time, not by a number of bytes. Used by router.c only, in the plane's thread.
+ * Messages that never end. ZeroMQ bounds a frame, but not how many make up a message, and keeps all of them until the
+ * last one is there: whoever connects, before any HELLO, could fill the memory with one message. So every accepted
+ * connection is looked at four times a second: one that took in more than a message may have, and completed none, is to
+ * be ended. What it can take in between is bounded by the time, not by a number of bytes. Used by router.c only, in the
+ * plane's thread.
  */
 #ifndef FSDPD_TRANSPORT_INTAKE_H
 #define FSDPD_TRANSPORT_INTAKE_H
@@ -23,7 +24,8 @@ void intake_opened(struct intake *intake, int fd);
 void intake_closed(struct intake *intake, int fd);
 void intake_heard(struct intake *intake, int fd); /* a whole message came on it */
 
-/* Looks, where it is time to; end is called for each that is to be ended. Gives when it is time again; 0: nothing is open. */
+/* Looks, where it is time to; end is called for each that is to be ended. Gives when it is time again; 0: nothing is
+ * open. */
 uint64_t intake_check(struct intake *intake, uint64_t now_ms, void (*end)(void *context, int fd, ino_t inode),
 		      void *context);
 void intake_fini(struct intake *intake); /* takes zeroes */

@@ -1,9 +1,10 @@
 /*
- * Sessions over one plane of the transport. Every link begins with HELLO (who I am, which of my links this is), which the other
- * side answers with WELCOME or REFUSE on the same connection; only then does anything else travel, and only on a connection that
- * was welcomed is anything else heard. Stamps every outgoing header with protocol, cluster, generation, incarnation, source and
- * link, and checks them on every incoming one; what does not fit is dropped and counted. Repeats HELLO on every tick until it is
- * answered. Pure: no clock, no socket. Both planes use it, each in its own thread.
+ * Sessions over one plane of the transport. Every link begins with HELLO (who I am, which of my links this is), which
+ * the other side answers with WELCOME or REFUSE on the same connection; only then does anything else travel, and only
+ * on a connection that was welcomed is anything else heard. Stamps every outgoing header with protocol, cluster,
+ * generation, incarnation, source and link, and checks them on every incoming one; what does not fit is dropped and
+ * counted. Repeats HELLO on every tick until it is answered. Pure: no clock, no socket. Both planes use it, each in its
+ * own thread.
  */
 #ifndef FSDPD_TRANSPORT_LINK_H
 #define FSDPD_TRANSPORT_LINK_H
@@ -26,19 +27,21 @@ struct link_counters {
 };
 
 struct links_owner { /* callbacks; context is links_config.context */
-	/* A HELLO that is well-formed, of our cluster and world size, from a rank that is not ours. Return 0 to welcome it, a
-	 * negative code with a reason in text (PEER_TEXT_MAX + 1 bytes) to refuse it, or 1 to leave it unanswered for now (it will
-	 * be repeated). */
+	/* A HELLO that is well-formed, of our cluster and world size, from a rank that is not ours. Return 0 to welcome
+	 * it, a negative code with a reason in text (PEER_TEXT_MAX + 1 bytes) to refuse it, or 1 to leave it unanswered
+	 * for now (it will be repeated). */
 	int (*judge)(void *context, const struct peer_message *hello, char *text);
-	/* Our link to rank was welcomed by `incarnation`: sends reach it from here. link counts up with every connection that
-	 * the transport makes; a HELLO repeated on one connection repeats its number and is only answered again. */
+	/* Our link to rank was welcomed by `incarnation`: sends reach it from here. link counts up with every
+	 * connection that the transport makes; a HELLO repeated on one connection repeats its number and is only
+	 * answered again. */
 	void (*up)(void *context, uint32_t rank, uint64_t link, uint64_t incarnation);
 	void (*down)(void *context, uint32_t rank);
 	/* A connection from rank was welcomed: what came from it on older links and was not heard will never come. */
 	void (*inbound)(void *context, uint32_t rank, uint64_t link, uint64_t incarnation);
 	/* Our HELLO was refused by rank: say why, once. It is tried again. */
 	void (*refused)(void *context, uint32_t rank, int code, const char *text);
-	/* We refused a HELLO (judge, another cluster, another world size, our own rank): say why, once a kind and rank. */
+	/* We refused a HELLO (judge, another cluster, another world size, our own rank): say why, once a kind and
+	 * rank. */
 	void (*refusing)(void *context, const struct peer_message *hello, int code, const char *text);
 	/* A message from rank, of the present link and generation, payload matching message->length. Both borrowed. */
 	void (*message)(void *context, uint32_t rank, const struct peer_message *message, struct buffer *payload);
@@ -48,7 +51,9 @@ struct links_config {
 	uint32_t rank, world_size;
 	const char *cluster; /* copied */
 	uint64_t incarnation;
-	bool bulk; /* which ops are heard: control ops on the control plane, bulk ops on the bulk plane, no payload where none belongs */
+	/* which ops are heard: control ops on the control plane, bulk ops on the bulk plane, no payload where none
+	 * belongs */
+	bool bulk;
 	struct transport *transport; /* borrowed */
 	const struct links_owner *owner;
 	void *context;

@@ -1,6 +1,6 @@
 /*
- * Monitors over an inproc pair within the plane's own context. Both ends are read and closed in the plane's thread; ZeroMQ's I/O
- * thread writes.
+ * Monitors over an inproc pair within the plane's own context. Both ends are read and closed in the plane's thread;
+ * ZeroMQ's I/O thread writes.
  */
 #include "daemon/transport/monitor.h"
 
@@ -11,8 +11,8 @@
 
 #include <zmq.h>
 
-/* A full pair would block the I/O thread while it holds the monitor's lock: room for more connections than a plane sees between two
- * calls of process. */
+/* A full pair would block the I/O thread while it holds the monitor's lock: room for more connections than a plane sees
+ * between two calls of process. */
 #define MONITOR_QUEUE_MAX 65536
 
 int monitor_open(struct monitor *monitor, void *zmq_context, void *socket, int events, struct watch *watch)

@@ -1,6 +1,6 @@
 /*
- * A ZeroMQ socket monitor: what becomes of a socket's connections, read in the thread that owns the socket. A monitor belongs to
- * one socket and ends with it, so that nothing of an older socket is ever taken for its successor's.
+ * A ZeroMQ socket monitor: what becomes of a socket's connections, read in the thread that owns the socket. A monitor
+ * belongs to one socket and ends with it, so that nothing of an older socket is ever taken for its successor's.
  */
 #ifndef FSDPD_TRANSPORT_MONITOR_H
 #define FSDPD_TRANSPORT_MONITOR_H

@@ -1,6 +1,7 @@
 /*
- * Frames to messages and back. Runs in the plane's thread, but for the two free functions: ZeroMQ calls release_reference from its I/O
- * thread, and release_frame runs in whichever thread lets go of a payload last. It judges form only; what a header says is link.c's.
+ * Frames to messages and back. Runs in the plane's thread, but for the two free functions: ZeroMQ calls
+ * release_reference from its I/O thread, and release_frame runs in whichever thread lets go of a payload last. It
+ * judges form only; what a header says is link.c's.
  */
 #include "daemon/transport/parcel.h"
 
@@ -29,7 +30,8 @@ static void release_frame(void *frame)
 static int wrap_payload(zmq_msg_t *frame, struct buffer **ret_payload)
 {
 	size_t size = zmq_msg_size(frame);
-	/* What shares a receive buffer with others would keep all of it, however little of it is meant; and only that lies askew. */
+	/* What shares a receive buffer with others would keep all of it, however little of it is meant; and only that
+	 * lies askew. */
 	if (size <= PARCEL_SHARED_MAX || (uintptr_t)zmq_msg_data(frame) % PARCEL_ALIGNMENT != 0) {
 		int rc = buffer_new_heap(size, ret_payload);
 		if (rc == 0)
@@ -57,7 +59,8 @@ static void read_routing(zmq_msg_t *frame, struct parcel *parcel)
 	}
 }
 
-/* ZeroMQ looks for commands first and may be interrupted there; half a message must not be left behind because of it. */
+/* ZeroMQ looks for commands first and may be interrupted there; half a message must not be left behind because of
+ * it. */
 static int receive_frame(void *socket, zmq_msg_t *frame)
 {
 	int size;
@@ -148,7 +151,8 @@ int parcel_send(void *socket, const void *header, size_t header_size, struct tra
 		return -ENOMEM;
 	}
 	int rc = send_copy(socket, header, header_size, ZMQ_SNDMORE);
-	/* A queue that took the header takes the payload, unless its connection broke in between: then it let go of both. */
+	/* A queue that took the header takes the payload, unless its connection broke in between: then it let go of
+	 * both. */
 	if (rc == 0)
 		rc = send_frame(socket, &frame);
 	if (rc < 0)

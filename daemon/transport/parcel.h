@@ -1,7 +1,7 @@
 /*
- * A message of the transport as ZeroMQ frames: on a ROUTER [routing id] header [payload], on a DEALER header [payload]. Payloads are
- * never copied on the way out (the frame holds a reference to the buffer), and on the way in only where they are small and lie
- * askew.
+ * A message of the transport as ZeroMQ frames: on a ROUTER [routing id] header [payload], on a DEALER header [payload].
+ * Payloads are never copied on the way out (the frame holds a reference to the buffer), and on the way in only where
+ * they are small and lie askew.
  */
 #ifndef FSDPD_TRANSPORT_PARCEL_H
 #define FSDPD_TRANSPORT_PARCEL_H
@@ -25,8 +25,8 @@ struct parcel {
 	int fd;                 /* of the connection that it came on, when it came; -1: not known */
 };
 
-/* Takes one message, whatever its form; never waits. 1: parcel holds it, until parcel_fini. 0: nothing there. -ENOMEM: one was lost;
- * other -errno. */
+/* Takes one message, whatever its form; never waits. 1: parcel holds it, until parcel_fini. 0: nothing there. -ENOMEM:
+ * one was lost; other -errno. */
 int parcel_receive(void *socket, bool router, struct parcel *parcel);
 void parcel_fini(struct parcel *parcel);
 

@@ -1,8 +1,9 @@
 /*
- * The ROUTER and its connections. ZeroMQ knows a connection by a routing id, the kernel by a descriptor that belongs to ZeroMQ and is
- * used again when it is closed. A connection here is both, and the inode of its socket, which is what a descriptor is checked
- * against before it is shut down. States: HEARD to ANSWERED by the first answer; any to ENDED by a drop or a break. An ENDED one
- * stays until its place is needed, so that what it had sent before is still known as its own, and thrown away.
+ * The ROUTER and its connections. ZeroMQ knows a connection by a routing id, the kernel by a descriptor that belongs to
+ * ZeroMQ and is used again when it is closed. A connection here is both, and the inode of its socket, which is what a
+ * descriptor is checked against before it is shut down. States: HEARD to ANSWERED by the first answer; any to ENDED by
+ * a drop or a break. An ENDED one stays until its place is needed, so that what it had sent before is still known as
+ * its own, and thrown away.
  */
 #include "daemon/transport/router.h"
 
@@ -87,8 +88,8 @@ static bool has_local_port(int fd, uint16_t port)
 	return false;
 }
 
-/* The descriptor is ZeroMQ's, whose thread may close it at any moment, and the kernel may give its number to anything. A duplicate
- * keeps its meaning while it is looked at. */
+/* The descriptor is ZeroMQ's, whose thread may close it at any moment, and the kernel may give its number to anything.
+ * A duplicate keeps its meaning while it is looked at. */
 static void shut_down(const struct router *router, const struct router_connection *connection)
 {
 	if (connection->fd < 0)
@@ -167,8 +168,8 @@ static struct router_connection *make_room(struct router *router, const struct t
 	return worst;
 }
 
-/* A connection may be heard of only after it broke: its message was still to be read. Then its descriptor is nobody's, or by now that
- * of a younger connection. */
+/* A connection may be heard of only after it broke: its message was still to be read. Then its descriptor is nobody's,
+ * or by now that of a younger connection. */
 static bool is_outlived(struct router *router, const struct parcel *parcel)
 {
 	const struct router_connection *other = find_live_fd(router, parcel->fd);

@@ -1,7 +1,7 @@
 /*
- * What comes in: the plane's bound ROUTER, and a table of the connections that said something. The table is of fixed size; whoever is
- * silent longest makes room, and is ended, so that its peer (if it is one) makes a new connection instead of talking to nobody. Used
- * by zmq.c only, in the plane's thread.
+ * What comes in: the plane's bound ROUTER, and a table of the connections that said something. The table is of fixed
+ * size; whoever is silent longest makes room, and is ended, so that its peer (if it is one) makes a new connection
+ * instead of talking to nobody. Used by zmq.c only, in the plane's thread.
  */
 #ifndef FSDPD_TRANSPORT_ROUTER_H
 #define FSDPD_TRANSPORT_ROUTER_H

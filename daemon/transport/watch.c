@@ -1,6 +1,6 @@
 /*
- * The epoll set of a plane. Owns three descriptors; borrows those of the sockets. Runs in the plane's thread. It does not know what
- * the sockets are for.
+ * The epoll set of a plane. Owns three descriptors; borrows those of the sockets. Runs in the plane's thread. It does
+ * not know what the sockets are for.
  */
 #include "daemon/transport/watch.h"
 

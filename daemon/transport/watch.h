@@ -1,7 +1,7 @@
 /*
- * What wakes a plane: one epoll descriptor over the descriptors of all its ZeroMQ sockets, a doorbell and a timer. A ZeroMQ descriptor
- * tells of commands, not of messages, and any call on its socket may swallow that; so whoever calls one rings the doorbell, and
- * the one descriptor stays readable until everything was looked at.
+ * What wakes a plane: one epoll descriptor over the descriptors of all its ZeroMQ sockets, a doorbell and a timer. A
+ * ZeroMQ descriptor tells of commands, not of messages, and any call on its socket may swallow that; so whoever calls
+ * one rings the doorbell, and the one descriptor stays readable until everything was looked at.
  */
 #ifndef FSDPD_TRANSPORT_WATCH_H
 #define FSDPD_TRANSPORT_WATCH_H

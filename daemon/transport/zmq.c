@@ -1,6 +1,6 @@
 /*
- * Puts the plane together: the ROUTER, the DEALERs, and what wakes them. Owns all of them; borrows the context with its I/O thread. Runs
- * in the plane's thread. What messages mean is link.c's.
+ * Puts the plane together: the ROUTER, the DEALERs, and what wakes them. Owns all of them; borrows the context with its
+ * I/O thread. Runs in the plane's thread. What messages mean is link.c's.
  */
 #include "daemon/transport/zmq.h"
 

@@ -1,8 +1,9 @@
 /*
- * The transport over ZeroMQ: one bound ROUTER for what comes in, one DEALER a peer for what goes out. Everything here is called from
- * the one thread that owns the plane (it may be made in another, before that thread starts).
+ * The transport over ZeroMQ: one bound ROUTER for what comes in, one DEALER a peer for what goes out. Everything here
+ * is called from the one thread that owns the plane (it may be made in another, before that thread starts).
  *
- * A context holds the I/O thread. Each plane has a context of its own, so that a heartbeat never waits behind a gradient.
+ * A context holds the I/O thread. Each plane has a context of its own, so that a heartbeat never waits behind a
+ * gradient.
  */
 #ifndef FSDPD_TRANSPORT_ZMQ_H
 #define FSDPD_TRANSPORT_ZMQ_H
@@ -31,7 +32,8 @@ struct zmq_transport_config {
 
 struct zmq_transport;
 
-/* events is borrowed and told from process only. 0, -EINVAL (an endpoint), -EADDRINUSE, -EMFILE, -ENOMEM, other -errno. */
+/* events is borrowed and told from process only. 0, -EINVAL (an endpoint), -EADDRINUSE, -EMFILE, -ENOMEM, other
+ * -errno. */
 int zmq_transport_new(const struct zmq_transport_config *config, const struct transport_events *events,
 		      void *events_context, struct zmq_transport **ret_transport);
 /* Ends every connection; says nothing more. Payloads are given back at the latest with the context. Takes NULL. */
@@ -42,17 +44,18 @@ struct transport *zmq_transport_transport(struct zmq_transport *transport);
 /* Where it is bound, with the port that it got. Lives as long as the transport. */
 const char *zmq_transport_bound_endpoint(const struct zmq_transport *transport);
 
-/* One descriptor that is readable while there is something to process, for sd-event or poll. Unlike ZeroMQ's own it needs no care:
- * what a send leaves to be looked at, and what process left for the next call, keep it readable. */
+/* One descriptor that is readable while there is something to process, for sd-event or poll. Unlike ZeroMQ's own it
+ * needs no care: what a send leaves to be looked at, and what process left for the next call, keep it readable. */
 int zmq_transport_fd(const struct zmq_transport *transport);
 
-/* Hears what is there, at most ZMQ_TRANSPORT_BUDGET messages (and as many answers), and remakes links that are due. Never blocks. True: there is more.
+/* Hears what is there, at most ZMQ_TRANSPORT_BUDGET messages (and as many answers), and remakes links that are due.
+ * Never blocks. True: there is more.
  *
  * Payloads that the events carry begin at an address that is a multiple of 8. */
 bool zmq_transport_process(struct zmq_transport *transport);
 
-/* Waits until there is something to process, extra_fd (-1: none) is readable, or timeout_ms (-1: none) is over. 1: something is there;
- * 0: nothing (also after a signal); -errno. */
+/* Waits until there is something to process, extra_fd (-1: none) is readable, or timeout_ms (-1: none) is over. 1:
+ * something is there; 0: nothing (also after a signal); -errno. */
 int zmq_transport_poll(struct zmq_transport *transport, int extra_fd, int timeout_ms);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * Times all-gather and reduce-scatter as a trainer sees them, from its call to its return: an unshard of a version that was
- * published just before, and a reduce followed by sync_gradients. Checks the results. Started once a rank by fsdp-run; rank 0
- * prints a line `RES op world bytes samples median_us`.
+ * Times all-gather and reduce-scatter as a trainer sees them, from its call to its return: an unshard of a version that
+ * was published just before, and a reduce followed by sync_gradients. Checks the results. Started once a rank by
+ * fsdp-run; rank 0 prints a line `RES op world bytes samples median_us`.
  */
 #include "fsdp/fsdp.h"
 #include "tests/bench/stopwatch.h"

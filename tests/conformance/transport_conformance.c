@@ -1,6 +1,6 @@
 /*
- * The cases. Every message is a number and, mostly, a payload whose bytes follow from the number, so that a receiver can tell by itself
- * what is missing, doubled, out of order or damaged.
+ * The cases. Every message is a number and, mostly, a payload whose bytes follow from the number, so that a receiver
+ * can tell by itself what is missing, doubled, out of order or damaged.
  */
 #include "tests/conformance/transport_conformance.h"
 

@@ -1,6 +1,6 @@
 /*
- * What every transport must do, written against transport.h alone and run over each of them: real sockets and the simulated
- * cluster. A case returns NULL, or a sentence that says what was not so. It needs no test framework.
+ * What every transport must do, written against transport.h alone and run over each of them: real sockets and the
+ * simulated cluster. A case returns NULL, or a sentence that says what was not so. It needs no test framework.
  *
  *	#define CASE(name) Test(zmq, name) { const char *why = conformance_##name(&fixture); cr_assert_null(why, "%s", why); }
  *	CONFORMANCE_CASES(CASE)
@@ -13,13 +13,14 @@
 
 /* Two nodes, 0 and 1, of a world of 2: each the other's peer, by its number. */
 struct conformance_fixture {
-	/* contexts[n] is the context of node n's events. queue_max is the high-water mark in messages. NULL: it failed. */
+	/* contexts[n] is the context of node n's events. queue_max is the high-water mark in messages. NULL: it
+	 * failed. */
 	void *(*pair_new)(const struct transport_events *events, void *const contexts[2], size_t queue_max);
 	/* Ends everything. When it returns no payload is held any more. */
 	void (*pair_free)(void *pair);
 	struct transport *(*transport)(void *pair, int node);
-	/* Lets the nodes of the mask (1: node 0, 2: node 1) tell what there is, and a little time pass if there is nothing. False:
-	 * enough time has passed since pair_new for anything to happen (tens of seconds). */
+	/* Lets the nodes of the mask (1: node 0, 2: node 1) tell what there is, and a little time pass if there is
+	 * nothing. False: enough time has passed since pair_new for anything to happen (tens of seconds). */
 	bool (*step)(void *pair, unsigned nodes);
 	/* Breaks the link from this node to the other, as a network does: neither asked for it. */
 	void (*break_link)(void *pair, int from);

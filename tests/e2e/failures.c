@@ -45,8 +45,8 @@ static void seal_and_hold(struct e2e *e2e)
 	DO(fsdp_unit_grad(unit, 0, &grad));
 }
 
-/* Rank 1's trainer dies with an unshard and a gradient slot in hand: the other's call ends at its deadline and says for whom it
- * waited; a successor attaches at once and the next step succeeds. */
+/* Rank 1's trainer dies with an unshard and a gradient slot in hand: the other's call ends at its deadline and says for
+ * whom it waited; a successor attaches at once and the next step succeeds. */
 static void a_dead_trainer_is_named(struct e2e *e2e)
 {
 	struct fsdp_unit *unit;
@@ -141,7 +141,8 @@ static void attach_and_unshard(struct e2e *e2e)
 	DO(fsdp_unit_unshard(unit));
 }
 
-/* Trainers killed in the middle of an unshard, again and again: descriptors as before, and the next one works at once. */
+/* Trainers killed in the middle of an unshard, again and again: descriptors as before, and the next one works at
+ * once. */
 static void killed_trainers_leave_nothing(struct e2e *e2e)
 {
 	struct fsdp_unit *unit = e2e_vector(e2e, NULL, values, 4);

@@ -1,9 +1,9 @@
 /*
- * sim_cluster: runs the simulated cluster for many seeds, world by world, and prints what occurred. With the planted bugs compiled
- * in (sim_planted) it instead runs every bug until a seed finds it, each seed in a process of its own.
+ * sim_cluster: runs the simulated cluster for many seeds, world by world, and prints what occurred. With the planted
+ * bugs compiled in (sim_planted) it instead runs every bug until a seed finds it, each seed in a process of its own.
  *
- * --seeds N runs N seeds of every world (--world: of that one); --seconds T stops after T seconds of real time; --twice runs every
- * seed twice and compares the traces' hashes.
+ * --seeds N runs N seeds of every world (--world: of that one); --seconds T stops after T seconds of real time; --twice
+ * runs every seed twice and compares the traces' hashes.
  */
 #include <getopt.h>
 #include <inttypes.h>

@@ -1,4 +1,5 @@
-/* The suite of transports, run over the simulated one: what holds for it must hold for ZeroMQ and the other way round. */
+/* The suite of transports, run over the simulated one: what holds for it must hold for ZeroMQ and the other way
+ * round. */
 #include "tests/conformance/transport_conformance.h"
 
 #include <stdio.h>

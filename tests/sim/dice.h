@@ -1,6 +1,6 @@
 /*
- * Chance from a seed. A struct dice is a stream that is drawn from in order (splitmix64); dice_hash is chance without order, for
- * values that must be the same whoever asks first.
+ * Chance from a seed. A struct dice is a stream that is drawn from in order (splitmix64); dice_hash is chance without
+ * order, for values that must be the same whoever asks first.
  */
 #ifndef TESTS_SIM_DICE_H
 #define TESTS_SIM_DICE_H

@@ -1,6 +1,7 @@
 /*
- * The faults of a run, drawn from its seed before it begins: a list of moments, each with one row of the table. What a fault needs
- * to end by itself (a node that starts again, a link that is as before) it puts on the clock too. Owns the list on the clock.
+ * The faults of a run, drawn from its seed before it begins: a list of moments, each with one row of the table. What a
+ * fault needs to end by itself (a node that starts again, a link that is as before) it puts on the clock too. Owns the
+ * list on the clock.
  */
 #include "tests/sim/faults.h"
 
@@ -58,7 +59,8 @@ static void faults_extend(uint64_t *until_us, uint64_t at_us)
 	*until_us = at_us > *until_us ? at_us : *until_us;
 }
 
-/* Deadlines may be missed until then, by those who began to wait while it lasted. What is short explains nothing: calls wait longer. */
+/* Deadlines may be missed until then, by those who began to wait while it lasted. What is short explains nothing: calls
+ * wait longer. */
 static void faults_slow(struct sim *sim, uint64_t lasts_us)
 {
 	if (lasts_us > sim->operation_ms * MS / 3) {

@@ -1,6 +1,7 @@
 /*
- * The simulated operator: drops models that are lost, aborts steps and tries to drop what is in use when a fault says so, and
- * drops everything at the end of a run whose trainers keep their models. Owns its calls while they wait. One thread.
+ * The simulated operator: drops models that are lost, aborts steps and tries to drop what is in use when a fault says
+ * so, and drops everything at the end of a run whose trainers keep their models. Owns its calls while they wait. One
+ * thread.
  */
 #include "tests/sim/sim.h"
 

@@ -1,6 +1,6 @@
 /*
- * Hunts planted bugs: every seed of a bug is run in a child process, because a bug may end in an assertion, a wrong result or a run
- * that hangs. The first line of a failed child says what was seen. Owns the children that it makes.
+ * Hunts planted bugs: every seed of a bug is run in a child process, because a bug may end in an assertion, a wrong
+ * result or a run that hangs. The first line of a failed child says what was seen. Owns the children that it makes.
  */
 #include "tests/sim/planted_run.h"
 

@@ -1,7 +1,7 @@
 /*
- * One run: a whole cluster in one thread under a virtual clock and a seed. What the parts of the simulation share is here: the
- * run, its nodes, its lives (one try of one model's training), and how each part is reached. Everything but the oracle's numbers
- * hangs on struct sim, which one run owns.
+ * One run: a whole cluster in one thread under a virtual clock and a seed. What the parts of the simulation share is
+ * here: the run, its nodes, its lives (one try of one model's training), and how each part is reached. Everything but
+ * the oracle's numbers hangs on struct sim, which one run owns.
  */
 #ifndef TESTS_SIM_SIM_H
 #define TESTS_SIM_SIM_H

@@ -1,4 +1,5 @@
-/* The virtual clock: a binary heap of events. Owns the heap, nothing of what the events point to. One thread; knows no real time. */
+/* The virtual clock: a binary heap of events. Owns the heap, nothing of what the events point to. One thread; knows no
+ * real time. */
 #include "tests/sim/sim_clock.h"
 
 #include <assert.h>

@@ -1,6 +1,7 @@
 /*
- * The virtual clock: events at a time in microseconds, run in the order of time and, at one time, of their making. One thread.
- * An event cannot be taken back: whoever may be gone by then passes a life number and looks whether it is still the present one.
+ * The virtual clock: events at a time in microseconds, run in the order of time and, at one time, of their making. One
+ * thread. An event cannot be taken back: whoever may be gone by then passes a life number and looks whether it is still
+ * the present one.
  */
 #ifndef TESTS_SIM_CLOCK_H
 #define TESTS_SIM_CLOCK_H

@@ -1,6 +1,7 @@
 /*
- * Connections of the simulated network: packets leave and arrive in order, payloads are let go of when they leave, and a break loses
- * what a break loses. Owns packets; who connects, and who is told of it, is in sim_transport.c. One thread.
+ * Connections of the simulated network: packets leave and arrive in order, payloads are let go of when they leave, and
+ * a break loses what a break loses. Owns packets; who connects, and who is told of it, is in sim_transport.c. One
+ * thread.
  */
 #include "tests/sim/sim_connection.h"
 

@@ -1,6 +1,6 @@
 /*
- * What the two files of the simulated network share: connections with what is on its way on them, links, endpoints. Private to
- * sim_transport.c and sim_connection.c.
+ * What the two files of the simulated network share: connections with what is on its way on them, links, endpoints.
+ * Private to sim_transport.c and sim_connection.c.
  */
 #ifndef TESTS_SIM_SIM_CONNECTION_H
 #define TESTS_SIM_SIM_CONNECTION_H

@@ -1,6 +1,6 @@
 /*
- * The simulated executor of one node. A job runs at a random moment after it was submitted and is done at a later one, so that its
- * memory is read and written when nobody expects it. Owns its tasks, borrows the jobs. One thread.
+ * The simulated executor of one node. A job runs at a random moment after it was submitted and is done at a later one,
+ * so that its memory is read and written when nobody expects it. Owns its tasks, borrows the jobs. One thread.
  */
 #include "tests/sim/sim.h"
 

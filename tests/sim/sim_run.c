@@ -1,6 +1,7 @@
 /*
- * One run from its seed to its end: draws the cluster's measures, starts nodes and trainers, lets the clock go until everything is
- * trained and every model is dropped again, and then takes the cluster apart and looks for what is left. Owns struct sim.
+ * One run from its seed to its end: draws the cluster's measures, starts nodes and trainers, lets the clock go until
+ * everything is trained and every model is dropped again, and then takes the cluster apart and looks for what is left.
+ * Owns struct sim.
  */
 #include "tests/sim/sim.h"
 

@@ -1,6 +1,7 @@
 /*
- * The simulated network's endpoints: struct transport, links that come and go, nodes, faults. Owns the endpoints and, through them,
- * all connections; borrows the clock, and the nodes' events until net_close. It does not know what a message says. One thread.
+ * The simulated network's endpoints: struct transport, links that come and go, nodes, faults. Owns the endpoints and,
+ * through them, all connections; borrows the clock, and the nodes' events until net_close. It does not know what a
+ * message says. One thread.
  */
 #include "tests/sim/sim_transport.h"
 

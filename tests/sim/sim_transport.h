@@ -1,10 +1,11 @@
 /*
- * The simulated network: two planes, W nodes, and an implementation of struct transport for every plane of every node, under a
- * virtual clock and a seed. In one life of a connection nothing is lost, doubled or reordered; a break loses what had not left,
- * and of what had left everything but a random first part, which may still arrive when the next connection already works.
+ * The simulated network: two planes, W nodes, and an implementation of struct transport for every plane of every node,
+ * under a virtual clock and a seed. In one life of a connection nothing is lost, doubled or reordered; a break loses
+ * what had not left, and of what had left everything but a random first part, which may still arrive when the next
+ * connection already works.
  *
- * A payload is read from its buffer when it leaves (some time between send and arrival), so that memory that is changed too early
- * corrupts it; besides, its hash is taken at send and compared then. One thread.
+ * A payload is read from its buffer when it leaves (some time between send and arrival), so that memory that is changed
+ * too early corrupts it; besides, its hash is taken at send and compared then. One thread.
  */
 #ifndef TESTS_SIM_SIM_TRANSPORT_H
 #define TESTS_SIM_SIM_TRANSPORT_H

@@ -1,6 +1,7 @@
 /*
- * The trace of the run that is going on: a running XXH3, a ring of the last lines in raw form (they are only written out when
- * somebody wants to read them), and the end of a run that failed. Owns the one trace of the program. It judges nothing.
+ * The trace of the run that is going on: a running XXH3, a ring of the last lines in raw form (they are only written
+ * out when somebody wants to read them), and the end of a run that failed. Owns the one trace of the program. It judges
+ * nothing.
  */
 #include "tests/sim/trace.h"
 

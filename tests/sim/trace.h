@@ -1,6 +1,6 @@
 /*
- * What happened, in order: every event is hashed (so that two runs of a seed can be compared), the last lines are kept, and a
- * failure prints them with the command that repeats it. One trace at a time; one thread.
+ * What happened, in order: every event is hashed (so that two runs of a seed can be compared), the last lines are kept,
+ * and a failure prints them with the command that repeats it. One trace at a time; one thread.
  */
 #ifndef TESTS_SIM_TRACE_H
 #define TESTS_SIM_TRACE_H

@@ -1,7 +1,7 @@
 /*
- * Threads on one connection of the library, for the thread sanitizer (a plain program: Criterion aborts under it). Some threads
- * unshard and reshard, some write gradients, one ends micro-batches, aborts and steps, one closes and opens another model. What is
- * asserted is little; what the sanitizer sees is the point.
+ * Threads on one connection of the library, for the thread sanitizer (a plain program: Criterion aborts under it). Some
+ * threads unshard and reshard, some write gradients, one ends micro-batches, aborts and steps, one closes and opens
+ * another model. What is asserted is little; what the sanitizer sees is the point.
  */
 #include <pthread.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /*
- * charlm: a character language model, trained with its parameters, gradients and optimizer state sharded over the ranks of an
- * fsdpd group. Start it with fsdp-run, one process a rank. Rank 0 talks; the others only work.
+ * charlm: a character language model, trained with its parameters, gradients and optimizer state sharded over the ranks
+ * of an fsdpd group. Start it with fsdp-run, one process a rank. Rank 0 talks; the others only work.
  */
 #include "client/examples/charlm/progress.h"
 #include "client/examples/charlm/train.h"

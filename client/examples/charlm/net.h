@@ -1,7 +1,7 @@
 /*
- * The network: embedding, residual blocks, output, trained on the cross-entropy of the next character. Every layer is one unit
- * of the sharded model; this file knows only arrays, and nothing of sharding. Deterministic: the same inputs give the same
- * bits (BLAS runs with one thread).
+ * The network: embedding, residual blocks, output, trained on the cross-entropy of the next character. Every layer is
+ * one unit of the sharded model; this file knows only arrays, and nothing of sharding. Deterministic: the same inputs
+ * give the same bits (BLAS runs with one thread).
  *
  *   embedding: h = in.weight . concat(table[c0], .., table[c15]) + in.bias
  *   block:     h = h + down.weight . relu(up.weight . h + up.bias) + down.bias

@@ -1,6 +1,6 @@
 /*
- * A text as numbers: its distinct bytes are the vocabulary, its first 95 % the training part, the rest held out. Batches are
- * a pure function of their number, so that every process that asks for batch n gets the same.
+ * A text as numbers: its distinct bytes are the vocabulary, its first 95 % the training part, the rest held out.
+ * Batches are a pure function of their number, so that every process that asks for batch n gets the same.
  */
 #ifndef CHARLM_TEXT_H
 #define CHARLM_TEXT_H

@@ -1,6 +1,6 @@
 /*
- * Units are gathered around the layer that uses them and given back behind it, in the forward and again in the backward pass;
- * gradients are written straight into the buffers that the daemon shares.
+ * Units are gathered around the layer that uses them and given back behind it, in the forward and again in the backward
+ * pass; gradients are written straight into the buffers that the daemon shares.
  */
 #include "client/examples/charlm/train.h"
 

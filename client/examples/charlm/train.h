@@ -1,6 +1,6 @@
 /*
- * The sharded side of the example: the network's layers as units of a model, and what a step is. Written as a user of the
- * library would write it.
+ * The sharded side of the example: the network's layers as units of a model, and what a step is. Written as a user of
+ * the library would write it.
  */
 #ifndef CHARLM_TRAIN_H
 #define CHARLM_TRAIN_H

@@ -1,6 +1,7 @@
 /*
- * A trainer on strings: reads one command a line from stdin, does it with the library, and prints one line, the command, its code and
- * the story. For scripts that need a worker in the middle of something. One unit "u0" of four floats.
+ * A trainer on strings: reads one command a line from stdin, does it with the library, and prints one line, the
+ * command, its code and the story. For scripts that need a worker in the middle of something. One unit "u0" of four
+ * floats.
  */
 #include "fsdp/fsdp.h"
 

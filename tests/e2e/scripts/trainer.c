@@ -1,6 +1,6 @@
 /*
- * A trainer that is C99 and C++11 alike, as somebody outside would write it against the installed header: a unit of two elements, one
- * step of SGD with the mean of two different gradients. Compiled by install.sh.
+ * A trainer that is C99 and C++11 alike, as somebody outside would write it against the installed header: a unit of two
+ * elements, one step of SGD with the mean of two different gradients. Compiled by install.sh.
  */
 #include <fsdp/fsdp.h>
 

@@ -1,4 +1,5 @@
-/* A rank that comes back without its shards: every model of the old generation is lost, on every rank, until it is dropped. */
+/* A rank that comes back without its shards: every model of the old generation is lost, on every rank, until it is
+ * dropped. */
 #include "tests/unit/group/cluster.h"
 
 #include <stdio.h>

@@ -255,7 +255,8 @@ Test(convert, keeps_infinities_zeros_and_nans)
 	at_every_level(keeps_what_is_special);
 }
 
-/* Every level against the plain one: any bits at all, any length, any alignment; nothing beyond the range is written. */
+/* Every level against the plain one: any bits at all, any length, any alignment; nothing beyond the range is
+ * written. */
 Test(convert, gives_the_same_bits_at_every_level)
 {
 	enum { LENGTH = 1 << 16, GUARD = 64 };

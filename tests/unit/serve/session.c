@@ -1,6 +1,7 @@
 /*
- * The two local sockets over a real group of one rank: what each request needs, what comes with a seal, and that whoever
- * misbehaves loses its own connection and nothing else. No thread and no engine: jobs run at once, commands are dropped.
+ * The two local sockets over a real group of one rank: what each request needs, what comes with a seal, and that
+ * whoever misbehaves loses its own connection and nothing else. No thread and no engine: jobs run at once, commands are
+ * dropped.
  */
 #include <criterion/criterion.h>
 #include <errno.h>

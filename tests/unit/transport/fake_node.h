@@ -1,6 +1,6 @@
 /*
- * Links over a transport that only writes down what it is asked for, and an owner that writes down what it is told. The test plays the
- * network: it hands in messages and connections one by one.
+ * Links over a transport that only writes down what it is asked for, and an owner that writes down what it is told. The
+ * test plays the network: it hands in messages and connections one by one.
  */
 #ifndef FSDPD_TESTS_FAKE_NODE_H
 #define FSDPD_TESTS_FAKE_NODE_H

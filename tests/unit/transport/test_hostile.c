@@ -1,6 +1,6 @@
 /*
- * What strangers do to a node, and what it costs: their own connection, and nothing that grows. Beside them the node's peer is served
- * all the time.
+ * What strangers do to a node, and what it costs: their own connection, and nothing that grows. Beside them the node's
+ * peer is served all the time.
  */
 #include "raw_client.h"
 

@@ -1,5 +1,6 @@
 /*
- * Links: who greets and is greeted, over a transport that the test plays. What is heard afterwards is in test_link_session.c.
+ * Links: who greets and is greeted, over a transport that the test plays. What is heard afterwards is in
+ * test_link_session.c.
  */
 #include "fake_node.h"
 

@@ -1,6 +1,6 @@
 /*
- * The ZeroMQ transport does what every transport does, and what only it has: one descriptor that wakes, and supervision of sockets that
- * ZeroMQ gave up. What strangers do to it is in test_hostile.c.
+ * The ZeroMQ transport does what every transport does, and what only it has: one descriptor that wakes, and supervision
+ * of sockets that ZeroMQ gave up. What strangers do to it is in test_hostile.c.
  */
 #include "raw_client.h"
 

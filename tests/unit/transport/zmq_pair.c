@@ -1,6 +1,6 @@
 /*
- * The fixture of the ZeroMQ transport. Ports are drawn by the kernel and handed over as listening descriptors, which is also how a socket
- * unit does it.
+ * The fixture of the ZeroMQ transport. Ports are drawn by the kernel and handed over as listening descriptors, which is
+ * also how a socket unit does it.
  */
 #include "zmq_pair.h"
 

@@ -1,5 +1,6 @@
 /*
- * Two nodes over real loopback sockets, stepped by the test's one thread, each with a context of its own as in a daemon.
+ * Two nodes over real loopback sockets, stepped by the test's one thread, each with a context of its own as in a
+ * daemon.
  */
 #ifndef FSDPD_TESTS_ZMQ_PAIR_H
 #define FSDPD_TESTS_ZMQ_PAIR_H
