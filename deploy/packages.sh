@@ -4,7 +4,7 @@
 set -euo pipefail
 
 build="cmake ninja-build gcc libc6-dev pkg-config libzmq3-dev libprotobuf-c-dev protobuf-c-compiler libsystemd-dev libxxhash-dev
-  libjansson-dev uthash-dev"
+  libjansson-dev"
 demo="libopenblas-pthread-dev bible-kjv bible-kjv-text"
 test="libcriterion-dev g++ clang libclang-rt-14-dev jq python3 binutils procps"
 bench="make"
