@@ -16,11 +16,11 @@
 #define CONTROL_RANKS_MAX 16
 
 enum control_op {
-	CONTROL_STATUS = 1, /* -> status, models[] in short, waits[] */
-	CONTROL_PEERS = 2,  /* -> peers[] */
-	CONTROL_MODELS = 3, /* -> models[] */
-	CONTROL_UNITS = 4,  /* name -> units[] */
-	CONTROL_WORKERS = 5, /* -> workers[] */
+	CONTROL_STATUS = 1,     /* -> status, models[] in short, waits[] */
+	CONTROL_PEERS = 2,      /* -> peers[] */
+	CONTROL_MODELS = 3,     /* -> models[] */
+	CONTROL_UNITS = 4,      /* name -> units[] */
+	CONTROL_WORKERS = 5,    /* -> workers[] */
 	CONTROL_MODEL_DROP = 6, /* name -> code, text */
 	CONTROL_STEP_ABORT = 7  /* name -> code, text */
 };
@@ -31,8 +31,8 @@ struct control_status {
 	char phase[256]; /* the sentence that systemd's STATUS shows */
 	uint32_t rank, world_size, joined;
 	uint64_t generation, incarnation, uptime_ms;
-	bool degraded; /* a peer is missing, suspected or gone, or a model is lost */
-	uint64_t bytes_in, bytes_out;      /* both planes */
+	bool degraded;                /* a peer is missing, suspected or gone, or a model is lost */
+	uint64_t bytes_in, bytes_out; /* both planes */
 	uint64_t gather_bytes, served_bytes, pushed_bytes, added_bytes, resent_bytes;
 	uint64_t malformed, refused, stale, duplicates, violations;
 };
@@ -50,8 +50,8 @@ struct control_model {
 	uint64_t step;
 	uint32_t attempt, micro_batch, units, workers;
 	uint64_t applied, skipped, aborted;
-	uint64_t parameters;   /* elements of the whole model */
-	uint64_t shard_bytes;  /* of the masters on this rank */
+	uint64_t parameters;  /* elements of the whole model */
+	uint64_t shard_bytes; /* of the masters on this rank */
 	uint64_t gather_used, gather_bytes, grad_used, grad_bytes;
 	char trouble[CONTROL_TEXT_MAX + 1];
 };

@@ -38,6 +38,8 @@ static const char *const names[] = {
 	[PEER_WAITING] = "waiting",
 	[PEER_LOST] = "lost",
 	[PEER_WITHDRAW] = "withdraw",
+	[PEER_ALL_REDUCE] = "all-reduce",
+	[PEER_ALL_REDUCED] = "all-reduced",
 	[PEER_READ] = "read",
 	[PEER_CHUNK] = "chunk",
 	[PEER_STALE] = "stale",
@@ -45,6 +47,9 @@ static const char *const names[] = {
 	[PEER_CLOSE] = "close",
 	[PEER_PROGRESS] = "progress",
 };
+
+/* The greatest number of an op. */
+#define PEER_OP_LAST (WIRE_COUNT(names) - 1)
 
 #define FIELD(name) WIRE_FIELD(struct peer_options, Fsdp__Peer__Options, name)
 static const struct wire_field options_fields[] = {
@@ -84,7 +89,7 @@ static const struct wire_table model_table = {
 #define FIELD(name) WIRE_FIELD(struct peer_message, Fsdp__Peer__Message, name)
 #define FIELD_TO(name, max) WIRE_FIELD_TO(struct peer_message, Fsdp__Peer__Message, name, max)
 static const struct wire_field message_fields[] = {
-	FIELD_TO(op, PEER_PROGRESS),
+	FIELD_TO(op, PEER_OP_LAST),
 	FIELD(protocol),
 	FIELD(cluster),
 	FIELD(generation),
@@ -113,8 +118,10 @@ static const struct wire_field message_fields[] = {
 	FIELD(reply),
 	FIELD(weight),
 	FIELD(sum),
-	FIELD_TO(awaited, PEER_PROGRESS),
+	FIELD_TO(awaited, PEER_OP_LAST),
 	FIELD(code),
+	FIELD(number),
+	FIELD(combine),
 	WIRE_FIELD_NAME(struct peer_message, Fsdp__Peer__Message, name),
 	FIELD(text),
 };
@@ -165,7 +172,8 @@ int peer_message_write(const struct peer_message *message, void **ret_data, size
 	Fsdp__Peer__Options options = FSDP__PEER__OPTIONS__INIT;
 	int rc;
 
-	if (message->bits_size > PEER_BITS_MAX || message->sum_count > PEER_SUMS_MAX)
+	if (message->bits_size > PEER_BITS_MAX || message->sum_count > PEER_SUMS_MAX ||
+	    message->value_count > PEER_VALUES_MAX)
 		return FSDP_E_OVERFLOW;
 	if (!op_known(message->op) || (message->awaited && !op_known(message->awaited)))
 		return FSDP_E_INVALID;
@@ -179,6 +187,8 @@ int peer_message_write(const struct peer_message *message, void **ret_data, size
 	wire.bits = (ProtobufCBinaryData){ .len = message->bits_size, .data = message->bits };
 	wire.sums = message->sums;
 	wire.n_sums = message->sum_count;
+	wire.values = message->values;
+	wire.n_values = message->value_count;
 	if (rc == 0)
 		rc = wire_pack(&wire, ret_data, ret_size);
 	wire_table_release(&message_table, &wire);
@@ -188,7 +198,7 @@ int peer_message_write(const struct peer_message *message, void **ret_data, size
 /* The lists that are no rows. What was copied when it fails is freed by peer_message_fini. */
 static int plain_lists_read(const Fsdp__Peer__Message *wire, struct peer_message *message)
 {
-	if (wire->bits.len > PEER_BITS_MAX || wire->n_sums > PEER_SUMS_MAX)
+	if (wire->bits.len > PEER_BITS_MAX || wire->n_sums > PEER_SUMS_MAX || wire->n_values > PEER_VALUES_MAX)
 		return FSDP_E_PROTOCOL;
 	if (wire->bits.len > 0) {
 		message->bits = malloc(wire->bits.len);
@@ -203,6 +213,13 @@ static int plain_lists_read(const Fsdp__Peer__Message *wire, struct peer_message
 			return -ENOMEM;
 		memcpy(message->sums, wire->sums, wire->n_sums * sizeof *message->sums);
 		message->sum_count = wire->n_sums;
+	}
+	if (wire->n_values > 0) {
+		message->values = malloc(wire->n_values * sizeof *message->values);
+		if (!message->values)
+			return -ENOMEM;
+		memcpy(message->values, wire->values, wire->n_values * sizeof *message->values);
+		message->value_count = wire->n_values;
 	}
 	return 0;
 }
@@ -253,4 +270,7 @@ void peer_message_fini(struct peer_message *message)
 	free(message->sums);
 	message->sums = NULL;
 	message->sum_count = 0;
+	free(message->values);
+	message->values = NULL;
+	message->value_count = 0;
 }

@@ -16,10 +16,11 @@
 #define PEER_PAYLOAD_MAX (1u << 20)
 #define PEER_TEXT_MAX 1024
 #define PEER_NAME_MAX 255
-#define PEER_BITS_MAX (8u << 10)    /* bytes: 65536 units, one bit each */
-#define PEER_SUMS_MAX 16384         /* checksums in one message; more go in parts (offset, length) */
+#define PEER_BITS_MAX (8u << 10) /* bytes: 65536 units, one bit each */
+#define PEER_SUMS_MAX 16384      /* checksums in one message; more go in parts (offset, length) */
 #define PEER_PROGRESS_MAX 2048
 #define PEER_MODELS_MAX 256
+#define PEER_VALUES_MAX 1024
 
 enum peer_op {
 	/* both planes */
@@ -27,31 +28,43 @@ enum peer_op {
 	PEER_WELCOME = 2, /* link, incarnation (the answerer's): back on the same connection */
 	PEER_REFUSE = 3,  /* link, code, text: back on the same connection */
 	/* control */
-	PEER_HEARTBEAT = 10,  /* models[] */
-	PEER_MANIFEST = 11,   /* name, version (this rank's number of the seal), sum (hash), code and text where it cannot seal */
+	PEER_HEARTBEAT = 10, /* models[] */
+	PEER_MANIFEST =
+		11, /* name, version (this rank's number of the seal), sum (hash), code and text where it cannot seal */
 	PEER_DETAIL_WANTED = 12, /* name: the coordinator asks for the whole manifest */
-	PEER_DETAIL = 13,     /* name, offset, length (of the whole); payload: a piece of manifest_write */
-	PEER_SEALED = 14,     /* name, version (the receiver's number), model, sum: the manifest is accepted everywhere */
-	PEER_UNSEALED = 15,   /* name, version (the receiver's number), sum, code, text: it is not */
-	PEER_LOADED = 16,     /* model, unit, attempt (round), sums (offset, length in parameters): to the coordinator */
-	PEER_VERIFIED = 17,   /* model, unit, attempt (round), sum (XXH3 of the sums), code, text: agree (0), or how they differ */
-	PEER_VOTE = 18,       /* model, step, attempt, commit, options, finite, bits (present units): to the coordinator */
-	PEER_DECISION = 19,   /* model, step, attempt (the next one for an abort), outcome, commit, options, bits, code, text */
-	PEER_ABORT = 20,      /* model, step, attempt, code, text: please decide "abort": to the coordinator */
-	PEER_CLOSED = 21,     /* model: this rank's workers closed it to be dropped: to the coordinator */
-	PEER_DROP = 22,       /* model, name, text: everybody forgets it; from others: a request to the coordinator */
+	PEER_DETAIL = 13,        /* name, offset, length (of the whole); payload: a piece of manifest_write */
+	PEER_SEALED = 14,   /* name, version (the receiver's number), model, sum: the manifest is accepted everywhere */
+	PEER_UNSEALED = 15, /* name, version (the receiver's number), sum, code, text: it is not */
+	PEER_LOADED = 16,   /* model, unit, attempt (round), sums (offset, length in parameters): to the coordinator */
+	PEER_VERIFIED =
+		17, /* model, unit, attempt (round), sum (XXH3 of the sums), code, text: agree (0), or how they differ */
+	PEER_VOTE = 18, /* model, step, attempt, commit, options, finite, bits (present units): to the coordinator */
+	PEER_DECISION =
+		19, /* model, step, attempt (the next one for an abort), outcome, commit, options, bits, code, text */
+	PEER_ABORT = 20,        /* model, step, attempt, code, text: please decide "abort": to the coordinator */
+	PEER_CLOSED = 21,       /* model: this rank's workers closed it to be dropped: to the coordinator */
+	PEER_DROP = 22,         /* model, name, text: everybody forgets it; from others: a request to the coordinator */
 	PEER_DROP_REFUSED = 23, /* model, name, code, text: to the rank that asked */
-	PEER_WAITING = 24, /* name, model, step, attempt, awaited (the op that lacks), sums: the coordinator's answer to a repeated
+	PEER_WAITING =
+		24, /* name, model, step, attempt, awaited (the op that lacks), sums: the coordinator's answer to a repeated
 			      MANIFEST, LOADED or VOTE that cannot be decided yet: the ranks it lacks, lowest first */
-	PEER_LOST = 25,     /* model, name, text: this rank holds a model of which another lost its shards */
-	PEER_WITHDRAW = 26, /* name, version (this rank's number), code and text (its deadline passed): it gave up sealing */
+	PEER_LOST = 25, /* model, name, text: this rank holds a model of which another lost its shards */
+	PEER_WITHDRAW =
+		26, /* name, version (this rank's number), code and text (its deadline passed): it gave up sealing */
+	PEER_ALL_REDUCE =
+		50, /* model, step, attempt, number (within the attempt), combine, values: to the coordinator */
+	PEER_ALL_REDUCED =
+		51, /* model, step, attempt, number, values; or code and text: how the ranks' questions differ */
 	/* bulk */
-	PEER_READ = 40,  /* model, unit, version, read, offset (from), limit (up to), length (the whole range): bytes of the owner's shard */
+	PEER_READ =
+		40, /* model, unit, version, read, offset (from), limit (up to), length (the whole range): bytes of the owner's shard */
 	PEER_CHUNK = 41, /* model, unit, version, read, offset, length; payload */
 	PEER_STALE = 42, /* model, unit, version (the owner's), read */
-	PEER_PUSH = 43,  /* model, unit, step, attempt, micro_batch, offset, length; payload: bytes of the receiver's shard */
+	PEER_PUSH =
+		43, /* model, unit, step, attempt, micro_batch, offset, length; payload: bytes of the receiver's shard */
 	PEER_CLOSE = 44, /* model, step, attempt, micro_batch, bits (absent units), last, weight */
-	PEER_PROGRESS = 45 /* model, step, attempt, credit, credit_link, closed, progress[], reply: acknowledgements and credit */
+	PEER_PROGRESS =
+		45 /* model, step, attempt, credit, credit_link, closed, progress[], reply: acknowledgements and credit */
 };
 
 enum peer_outcome { PEER_APPLY = 0, PEER_SKIP = 1, PEER_ABORT_STEP = 2 };
@@ -108,6 +121,8 @@ struct peer_message {
 	uint64_t sum;
 	uint32_t awaited; /* enum peer_op */
 	int32_t code;
+	uint64_t number;
+	uint32_t combine; /* as in worker_message.h */
 	bool has_options;
 	struct peer_options options;
 	char name[PEER_NAME_MAX + 1];
@@ -117,6 +132,8 @@ struct peer_message {
 	size_t bits_size;
 	uint64_t *sums;
 	size_t sum_count;
+	double *values;
+	size_t value_count;
 	struct peer_progress *progress;
 	size_t progress_count;
 	struct peer_model *models;

@@ -5,6 +5,10 @@
  */
 #include "proto/worker_message.h"
 
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "fsdp/error.h"
 #include "proto/frame.h"
 #include "proto/wire_budget.h"
@@ -58,7 +62,7 @@ static const struct wire_table hyper_table = {
 #define FIELD(name) WIRE_FIELD(struct worker_message, Fsdp__Worker__Message, name)
 #define FIELD_TO(name, max) WIRE_FIELD_TO(struct worker_message, Fsdp__Worker__Message, name, max)
 static const struct wire_field message_fields[] = {
-	FIELD_TO(op, WORKER_SHARD),
+	FIELD_TO(op, WORKER_OP_LAST),
 	FIELD(request),
 	FIELD(answer),
 	FIELD(code),
@@ -93,6 +97,7 @@ static const struct wire_field message_fields[] = {
 	FIELD(shard_bytes),
 	FIELD(gather_bytes),
 	FIELD(grad_bytes),
+	FIELD(combine),
 	WIRE_FIELD_NAME(struct worker_message, Fsdp__Worker__Message, name),
 	FIELD(text),
 };
@@ -138,6 +143,20 @@ static int shapes_read(const Fsdp__Worker__Message *wire, struct worker_message 
 	return 0;
 }
 
+static int values_read(const Fsdp__Worker__Message *wire, struct worker_message *message)
+{
+	if (wire->n_values > WORKER_VALUES_MAX)
+		return FSDP_E_PROTOCOL;
+	if (wire->n_values == 0)
+		return 0;
+	message->values = malloc(wire->n_values * sizeof(*message->values));
+	if (!message->values)
+		return -ENOMEM;
+	memcpy(message->values, wire->values, wire->n_values * sizeof(*message->values));
+	message->value_count = wire->n_values;
+	return 0;
+}
+
 long worker_message_write(const struct worker_message *message, void *data)
 {
 	Fsdp__Worker__Message wire = FSDP__WORKER__MESSAGE__INIT;
@@ -147,9 +166,13 @@ long worker_message_write(const struct worker_message *message, void *data)
 
 	if (message->op == 0)
 		return FSDP_E_INVALID;
+	if (message->value_count > WORKER_VALUES_MAX)
+		return FSDP_E_OVERFLOW;
 	rc = wire_table_write(&message_table, message, &wire);
 	if (rc < 0)
 		return rc;
+	wire.values = message->values;
+	wire.n_values = message->value_count;
 	rc = shapes_write(message, &wire);
 	if (rc == 0 && message->has_hyper) {
 		rc = wire_table_write(&hyper_table, &message->hyper, &hyper);
@@ -175,6 +198,8 @@ static int message_read(const Fsdp__Worker__Message *wire, struct worker_message
 	rc = wire_table_read(&message_table, wire, message);
 	if (rc == 0)
 		rc = shapes_read(wire, message);
+	if (rc == 0)
+		rc = values_read(wire, message);
 	if (rc == 0 && wire->hyper) {
 		message->has_hyper = true;
 		rc = wire_table_read(&hyper_table, wire->hyper, &message->hyper);
@@ -206,4 +231,7 @@ int worker_message_read(const void *data, size_t size, struct worker_message *re
 void worker_message_fini(struct worker_message *message)
 {
 	wire_table_fini(&message_table, message);
+	free(message->values);
+	message->values = NULL;
+	message->value_count = 0;
 }

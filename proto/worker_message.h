@@ -13,8 +13,9 @@
 
 #define WORKER_PROTOCOL 1
 #define WORKER_TEXT_MAX 1024
-#define WORKER_PARAMS_MAX 256 /* parameters in one message; a unit of more goes in parts */
-#define WORKER_UNITS_MAX 1024 /* unit places in one answer; more go in parts */
+#define WORKER_PARAMS_MAX 256  /* parameters in one message; a unit of more goes in parts */
+#define WORKER_VALUES_MAX 1024 /* of an all-reduce */
+#define WORKER_UNITS_MAX 1024  /* unit places in one answer; more go in parts */
 
 /*
  * What each carries -> what its answer does. Every answer carries code and text besides. A unit is named by its place in the order
@@ -41,8 +42,13 @@ enum worker_op {
 	WORKER_GROUP = 17,            /* -> rank, world_size, generation (0: not formed yet), bytes_in, bytes_out */
 	WORKER_SET_UNIT = 18,         /* handle, unit, gather_dtype, reduce_dtype -> : before the seal */
 	WORKER_UNITS = 19,            /* handle, unit, slot (the first parameter) -> name, params[], more */
-	WORKER_SHARD = 20             /* handle, unit -> version: once this rank's shard has its present version */
+	WORKER_SHARD = 20,            /* handle, unit -> version: once this rank's shard has its present version */
+	WORKER_ALL_REDUCE = 40        /* handle, combine, values -> values */
 };
+#define WORKER_OP_LAST WORKER_ALL_REDUCE
+
+/* What an all-reduce makes of the workers' values; the numbers of enum fsdp_reduce_op. */
+enum worker_combine { WORKER_SUM = 1, WORKER_MAX = 2, WORKER_MIN = 3 };
 
 struct worker_param {
 	char name[FSDP_NAME_MAX + 1];
@@ -89,6 +95,7 @@ struct worker_message {
 	uint64_t shard_bytes, gather_bytes, grad_bytes;
 	bool has_hyper;
 	struct worker_hyper hyper;
+	uint32_t combine; /* enum worker_combine */
 	char name[FSDP_NAME_MAX + 1];
 	char text[WORKER_TEXT_MAX + 1];
 	/* Lists: heap, owned by the message where worker_message_read made it; borrowed where the sender fills them in. */
@@ -96,6 +103,8 @@ struct worker_message {
 	size_t param_count;
 	struct worker_place *places;
 	size_t place_count;
+	double *values;
+	size_t value_count;
 };
 
 /* Into data, which has room for FRAME_BYTES_MAX (frame.h). Returns the size; FSDP_E_OVERFLOW, -ENOMEM, FSDP_E_INVALID (a

@@ -63,6 +63,7 @@ static bool model_op_tells(enum worker_op op)
 	case WORKER_SYNC:
 	case WORKER_STEP:
 	case WORKER_ABORT:
+	case WORKER_ALL_REDUCE:
 		return true;
 	default:
 		return false;

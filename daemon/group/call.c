@@ -69,6 +69,11 @@ void call_answer(struct group *group, struct call *call, const struct answer *an
 		drop_forget(group, call);
 	finished->call = call;
 	finished->answer = *answer;
+	if (answer->value_count > 0) {
+		finished->values = group_allocate(answer->value_count, sizeof(*finished->values));
+		memcpy(finished->values, answer->values, answer->value_count * sizeof(*finished->values));
+	}
+	finished->answer.values = finished->values;
 	snprintf(finished->text, sizeof(finished->text), "%s", answer->text ? answer->text : "");
 	if (model) {
 		finished->answer.step = model->step;
@@ -113,6 +118,12 @@ void call_fail_all(struct group *group, const struct model *model, uint32_t kind
 	}
 }
 
+static void finished_free(struct finished *finished)
+{
+	free(finished->values);
+	free(finished);
+}
+
 /* Takes answers out of the queue: of a call, or of all calls of a worker. */
 static void unfinish(struct group *group, const struct call *call, const struct worker *worker)
 {
@@ -121,7 +132,7 @@ static void unfinish(struct group *group, const struct call *call, const struct 
 		struct finished *finished = *at;
 		if (finished->call == call || (worker && finished->call->worker == worker)) {
 			*at = finished->next;
-			free(finished);
+			finished_free(finished);
 		} else {
 			at = &finished->next;
 		}
@@ -156,7 +167,7 @@ void calls_flush(struct group *group)
 			group->finished_end = &group->finished;
 		finished->answer.text = finished->text;
 		finished->call->done(finished->call, &finished->answer);
-		free(finished);
+		finished_free(finished);
 	}
 }
 
@@ -199,10 +210,10 @@ static void expire_attach(struct group *group, struct call *call)
 }
 
 static void (*const EXPIRES[CALL_KINDS])(struct group *group, struct call *call) = {
-	[CALL_ATTACH] = expire_attach, [CALL_LOAD] = expire_alone,    [CALL_UNSHARD] = expire_alone,
-	[CALL_SHARD] = expire_alone,   [CALL_GRAD] = step_expired,    [CALL_SYNC] = step_expired,
-	[CALL_STEP] = step_expired,    [CALL_PUBLISH] = expire_alone, [CALL_ABORT] = expire_alone,
-	[CALL_DROP] = expire_alone,
+	[CALL_ATTACH] = expire_attach, [CALL_LOAD] = expire_alone,       [CALL_UNSHARD] = expire_alone,
+	[CALL_SHARD] = expire_alone,   [CALL_GRAD] = step_expired,       [CALL_SYNC] = step_expired,
+	[CALL_STEP] = step_expired,    [CALL_PUBLISH] = expire_alone,    [CALL_ABORT] = expire_alone,
+	[CALL_DROP] = expire_alone,    [CALL_ALL_REDUCE] = step_expired,
 };
 
 static bool is_half_way(const struct group *group, const struct call *call)

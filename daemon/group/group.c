@@ -79,6 +79,8 @@ static const struct group_hearing {
 	[PEER_WAITING] = { hear_waiting, PARTY_COORDINATOR, PARTY_ANYBODY },
 	[PEER_LOST] = { drop_hear_lost, PARTY_ANYBODY, PARTY_ANYBODY },
 	[PEER_WITHDRAW] = { seals_hear_withdraw, PARTY_ANYBODY, PARTY_COORDINATOR },
+	[PEER_ALL_REDUCE] = { all_reduces_hear, PARTY_ANYBODY, PARTY_COORDINATOR },
+	[PEER_ALL_REDUCED] = { all_reduce_hear_reduced, PARTY_COORDINATOR, PARTY_ANYBODY },
 };
 
 static void group_hear(struct group *group, uint32_t rank, const struct peer_message *message, struct buffer *payload)
@@ -170,6 +172,12 @@ static void hear_waiting(struct group *group, uint32_t rank, const struct peer_m
 		model = model_find(group, message->model);
 		if (model && model->step == message->step && model->attempt == message->attempt)
 			awaited_read(group, message, &model->vote_awaited);
+		break;
+	case PEER_ALL_REDUCE:
+		model = model_find(group, message->model);
+		if (model && model->step == message->step && model->attempt == message->attempt &&
+		    model->all_reduce.number == message->number)
+			awaited_read(group, message, &model->all_reduce_awaited);
 		break;
 	default:
 		break;
@@ -291,6 +299,7 @@ static void beat(struct group *group)
 		}
 		initial_repeat(model);
 		step_repeat(model);
+		all_reduce_repeat(model);
 		drop_announce_lost(model);
 	}
 	if (group->generation == 0)

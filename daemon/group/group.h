@@ -18,18 +18,21 @@ struct worker; /* one training process attached to one model */
 /* ---- The answer to a call ---- */
 
 #define CALL_TEXT_MAX 1024
+#define ALL_REDUCE_VALUES_MAX 1024 /* of one small all-reduce */
 
 struct answer {
-	int code;         /* 0 or negative */
-	const char *text; /* the whole story: what, which unit, which ranks, what to do; "" where code is 0 */
-	uint64_t slot;    /* unshard: offset in the gather pool; grad: in the gradient pool */
-	uint64_t version; /* unshard */
+	int code;                  /* 0 or negative */
+	const char *text;          /* the whole story: what, which unit, which ranks, what to do; "" where code is 0 */
+	uint64_t slot;             /* unshard: offset in the gather pool; grad: in the gradient pool */
+	uint64_t version;          /* unshard */
 	enum step_outcome outcome; /* step */
 	uint64_t step;             /* every call of a worker: steps committed so far */
 	uint32_t attempt;          /* every call of a worker: as it stands after the call */
 	uint32_t micro_batch;      /* likewise */
 	bool resumed;              /* attach: the model was here already */
 	uint64_t model;            /* attach */
+	const double *values;      /* all-reduce: borrowed until done returns */
+	uint32_t value_count;
 };
 
 /* A call that may wait. Embedded in the caller's struct; done is called exactly once, maybe before the function that took it
@@ -54,7 +57,7 @@ enum notice_kind {
 	NOTICE_PEER_SUSPECTED,
 	NOTICE_PEER_LOST,
 	NOTICE_PEER_BACK,
-	NOTICE_PEER_REFUSED,  /* we refused it, or it refused us: text says which, why, and what to do */
+	NOTICE_PEER_REFUSED, /* we refused it, or it refused us: text says which, why, and what to do */
 	NOTICE_GROUP_FORMED,
 	NOTICE_MODEL_SEALED,
 	NOTICE_MODEL_REFUSED,
@@ -62,7 +65,7 @@ enum notice_kind {
 	NOTICE_MODEL_DROPPED,
 	NOTICE_STEP_COMMITTED,
 	NOTICE_STEP_ABORTED,
-	NOTICE_CALL_SLOW,    /* half-way to its deadline: what is awaited and from whom */
+	NOTICE_CALL_SLOW, /* half-way to its deadline: what is awaited and from whom */
 	NOTICE_CALL_TIMEOUT
 };
 
@@ -117,8 +120,8 @@ struct plan *group_find_plan(struct group *group, const char *name);
  * when that is decided (or, where this rank had voted, when the vote is). ret_worker is valid at once and must be ended with
  * worker_detach or worker_close whatever the answer was; detaching from a seal that waits withdraws it.
  */
-int group_attach(struct group *group, struct manifest *manifest, struct plan *plan, int code, const char *text, struct call *call,
-		 struct worker **ret_worker);
+int group_attach(struct group *group, struct manifest *manifest, struct plan *plan, int code, const char *text,
+		 struct call *call, struct worker **ret_worker);
 
 /* The plan of the model that the worker is attached to, after the answer. Borrowed. */
 struct plan *worker_plan(const struct worker *worker);
@@ -137,13 +140,24 @@ void worker_load(struct worker *worker, uint32_t unit, uint64_t slot, struct cal
 void worker_unshard(struct worker *worker, uint32_t unit, struct call *call);
 int worker_unshard_start(struct worker *worker, uint32_t unit); /* begins, holds nothing */
 int worker_reshard(struct worker *worker, uint32_t unit);
-void worker_shard(struct worker *worker, uint32_t unit, struct call *call); /* waits until this rank's shard has its present version */
-void worker_grad(struct worker *worker, uint32_t unit, struct call *call); /* a slot of the gradient pool; the same one until reduce */
+void worker_shard(struct worker *worker, uint32_t unit,
+		  struct call *call); /* waits until this rank's shard has its present version */
+void worker_grad(struct worker *worker, uint32_t unit,
+		 struct call *call); /* a slot of the gradient pool; the same one until reduce */
 void worker_reduce(struct worker *worker, uint32_t unit, struct call *call);
 void worker_next_micro_batch(struct worker *worker, struct call *call);
 void worker_sync(struct worker *worker, struct call *call);
-void worker_step(struct worker *worker, enum step_commit commit, const struct optimizer_options *options, struct call *call);
+void worker_step(struct worker *worker, enum step_commit commit, const struct optimizer_options *options,
+		 struct call *call);
 void worker_abort(struct worker *worker, struct call *call);
+enum all_reduce_op { ALL_REDUCE_SUM = 1, ALL_REDUCE_MAX = 2, ALL_REDUCE_MIN = 3 };
+
+/* Collective: the values (at most ALL_REDUCE_VALUES_MAX; copied) of all ranks' workers, combined in rank order, the same bits for
+ * everybody. Numbered within the attempt: the first one that a worker asks for there is 0, also where the worker came anew, and an
+ * answered number gets its old answer again. A deadline aborts the step, and an abort ends it, as with a sync. */
+void worker_all_reduce(struct worker *worker, enum all_reduce_op op, const double *values, uint32_t count,
+		       struct call *call);
+
 /* Ends a call that still waits (its caller gave up): done is not called. */
 void call_cancel(struct group *group, struct call *call);
 
@@ -152,7 +166,8 @@ const char *worker_error(const struct worker *worker);
 
 /* ---- An operator's commands and questions ---- */
 
-void group_drop_model(struct group *group, const char *name, struct call *call);  /* refused while a worker is attached anywhere */
+void group_drop_model(struct group *group, const char *name,
+		      struct call *call); /* refused while a worker is attached anywhere */
 void group_abort_step(struct group *group, const char *name, struct call *call);
 
 enum peer_state { PEER_ABSENT, PEER_JOINED, PEER_SUSPECTED, PEER_GONE };
@@ -182,7 +197,7 @@ struct model_status {
 	uint32_t workers;
 	struct plan *plan; /* borrowed; NULL while sealing before a plan is known */
 	uint64_t gather_used, gather_bytes, grad_used, grad_bytes; /* the pools */
-	const char *trouble; /* why it is lost or refused; NULL */
+	const char *trouble;                                       /* why it is lost or refused; NULL */
 };
 uint32_t group_model_count(const struct group *group);
 struct model_status group_model(const struct group *group, uint32_t index);
@@ -192,16 +207,16 @@ struct unit_status {
 	uint64_t version;
 	uint64_t full_bytes;
 	uint64_t shard_elements;
-	uint32_t held;    /* unshards that are not given back */
-	bool gathered;    /* the present version lies in the pool */
-	bool reduced;     /* this node's worker has reduced it in this micro-batch */
+	uint32_t held; /* unshards that are not given back */
+	bool gathered; /* the present version lies in the pool */
+	bool reduced;  /* this node's worker has reduced it in this micro-batch */
 };
 struct unit_status group_unit(const struct group *group, uint32_t model_index, uint32_t canonical);
 
 /* Calls that wait: what for, since when, and on which ranks as far as is known. */
 struct wait_status {
 	const char *model;
-	const char *op; /* "unshard", "reduce-scatter", "step", "seal", ... */
+	const char *op;   /* "unshard", "reduce-scatter", "step", "seal", ... */
 	const char *unit; /* or NULL */
 	uint64_t waiting_ms, deadline_ms;
 	uint32_t ranks[16];

@@ -87,9 +87,10 @@ static int model_allocate(struct model *model, struct manifest *manifest, struct
 	if (!group_coordinates(model->group))
 		return 0;
 	model->ballots = calloc(world_size, sizeof(*model->ballots));
+	model->questions = calloc(world_size, sizeof(*model->questions));
 	model->seal_numbers = calloc(world_size, sizeof(*model->seal_numbers));
 	model->closed_by = calloc(world_size, sizeof(*model->closed_by));
-	return model->ballots && model->seal_numbers && model->closed_by ? 0 : -ENOMEM;
+	return model->ballots && model->questions && model->seal_numbers && model->closed_by ? 0 : -ENOMEM;
 }
 
 int model_new(struct group *group, struct manifest *manifest, struct plan *plan, struct model **ret_model)
@@ -142,7 +143,11 @@ void model_free(struct model *model)
 	units_free(model);
 	if (model->ballots)
 		votes_clear(model);
+	if (model->questions)
+		all_reduces_clear(model);
 	free(model->ballots);
+	free(model->questions);
+	free(model->all_reduce.values);
 	free(model->seal_numbers);
 	free(model->closed_by);
 	free(model->committed.bits);

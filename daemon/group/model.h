@@ -96,6 +96,30 @@ struct ballot { /* coordinator */
 	uint8_t *bits; /* packed; the model's size */
 };
 
+/* ---- Small all-reduces ---- */
+
+struct all_reduce {      /* this rank's worker's: the one that waits, or the next */
+	uint64_t number; /* within the attempt */
+	enum all_reduce_op op;
+	uint32_t count;
+	double *values;
+};
+
+struct question { /* coordinator: of a rank, for the number that is not answered yet */
+	bool asked;
+	enum all_reduce_op op;
+	uint32_t count;
+	double *values;
+};
+
+struct reduced { /* coordinator: an answer */
+	int code;
+	enum all_reduce_op op;
+	uint32_t count;
+	double *values;
+	char *text; /* code < 0: how the questions differ */
+};
+
 /* ---- The model ---- */
 
 struct model {
@@ -132,15 +156,20 @@ struct model {
 	char abort_text[PEER_TEXT_MAX + 1];
 	struct decision committed, aborted; /* the last of each */
 	uint64_t steps_applied, steps_skipped, steps_aborted;
+	struct all_reduce all_reduce;
 	bool closed; /* this rank's worker wants it dropped */
 	/* what is awaited, as far as is known */
 	struct wait waits[REPORT_WAITS_MAX];
 	uint32_t wait_count;
-	struct rank_list seal_awaited, load_awaited, vote_awaited;
+	struct rank_list seal_awaited, load_awaited, vote_awaited, all_reduce_awaited;
 	/* coordinator: [world_size] */
 	struct ballot *ballots;
+	struct question *questions;
 	uint64_t *seal_numbers;
 	bool *closed_by;
+	/* coordinator: the answers of this attempt, a ring by their numbers; NULL: none yet */
+	struct reduced *reduced;
+	uint64_t reduced_number; /* of the next */
 };
 
 enum worker_state {
@@ -260,6 +289,20 @@ void votes_lacking(const struct model *model, struct rank_list *ranks);
 bool votes_catch_up(struct model *model, uint32_t rank, uint64_t step, uint32_t attempt);
 void votes_hear_vote(struct group *group, uint32_t rank, const struct peer_message *message, struct buffer *payload);
 void votes_hear_abort(struct group *group, uint32_t rank, const struct peer_message *message, struct buffer *payload);
+
+/* ---- all_reduce.c, all_reduce_coordinator.c ---- */
+
+bool all_reduce_op_is_known(uint32_t op);
+const char *all_reduce_op_name(enum all_reduce_op op); /* "sum"; "?" where there is none */
+void all_reduce_restart(struct model *model);          /* another attempt, or another worker: from number 0 on */
+void all_reduce_repeat(struct model *model);
+void all_reduce_hear_reduced(struct group *group, uint32_t rank, const struct peer_message *message,
+			     struct buffer *payload);
+
+void all_reduces_clear(struct model *model);
+bool all_reduces_any(const struct model *model); /* somebody waits */
+void all_reduces_lacking(const struct model *model, struct rank_list *ranks);
+void all_reduces_hear(struct group *group, uint32_t rank, const struct peer_message *message, struct buffer *payload);
 
 /* ---- drop.c ---- */
 

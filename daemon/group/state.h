@@ -16,6 +16,7 @@
 #define GROUP_LOST_KEPT 256    /* lost models of others that are remembered */
 #define GROUP_SEALS_MAX 1024   /* names under agreement at the coordinator */
 #define GROUP_MICRO_BATCHES_MAX 65536u
+#define ALL_REDUCES_KEPT 1024u /* answers of an attempt that are kept */
 #define RANK_LIST_MAX 16
 
 struct model;
@@ -45,6 +46,7 @@ struct finished {
 	struct finished *next;
 	struct call *call;
 	struct answer answer;
+	double *values; /* of the answer, owned */
 	char text[CALL_TEXT_MAX];
 };
 
@@ -138,6 +140,7 @@ enum call_kind {
 	CALL_MICRO_BATCH,
 	CALL_SYNC,
 	CALL_STEP,
+	CALL_ALL_REDUCE,
 	CALL_PUBLISH, /* a step from staging that was decided and is being applied */
 	CALL_ABORT,
 	CALL_CLOSE,
@@ -146,7 +149,8 @@ enum call_kind {
 };
 #define CALL_BIT(kind) (1u << (kind))
 #define CALL_ALL ((1u << CALL_KINDS) - 1)
-#define CALL_OF_STEP (CALL_BIT(CALL_GRAD) | CALL_BIT(CALL_SYNC) | CALL_BIT(CALL_STEP)) /* those that can wait */
+/* Those that can wait. */
+#define CALL_OF_STEP (CALL_BIT(CALL_GRAD) | CALL_BIT(CALL_SYNC) | CALL_BIT(CALL_STEP) | CALL_BIT(CALL_ALL_REDUCE))
 
 void call_init(struct call *call, enum call_kind kind, struct worker *worker, uint32_t unit);
 void call_wait(struct group *group, struct call *call); /* into the list; its time begins */

@@ -103,7 +103,7 @@ void step_peer_gone(struct model *model, uint32_t rank)
 	if (rank == GROUP_COORDINATOR) {
 		coordinator_gone(model, text);
 	} else if (group_coordinates(group)) {
-		if (waits || step_has_contributions(model) || votes_any(model))
+		if (waits || step_has_contributions(model) || votes_any(model) || all_reduces_any(model))
 			votes_abort(model, FSDP_E_PEER_LOST, text);
 	} else if (waits) {
 		for (struct call *call = group->calls; call; call = call->next)

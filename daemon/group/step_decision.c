@@ -52,8 +52,11 @@ static void begin_attempt(struct model *model, uint64_t step, uint32_t attempt)
 	memset(&model->vote_awaited, 0, sizeof(model->vote_awaited));
 	for (uint32_t i = 0; i < model->unit_count; i++)
 		model->units[i].reduced = model->units[i].present = false;
-	if (model->ballots)
+	all_reduce_restart(model);
+	if (model->ballots) {
 		votes_clear(model);
+		all_reduces_clear(model);
+	}
 }
 
 static void keep(struct model *model, struct decision *kept, const struct decision *decision)
@@ -130,6 +133,8 @@ static void committed(struct model *model, const struct decision *decision)
 	answer_step(model, decision);
 	call_fail_all(group, model, CALL_BIT(CALL_ABORT), FSDP_E_STATE,
 		      "the step was committed before it could be aborted");
+	call_fail_all(group, model, CALL_BIT(CALL_ALL_REDUCE), FSDP_E_STATE,
+		      "the step was committed while this call waited: no thread may step meanwhile");
 	let_attach(model);
 	gather_prune(model);
 	gather_pump(model);

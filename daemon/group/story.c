@@ -96,6 +96,17 @@ static void of_step(struct group *group, const struct call *call, struct story *
 	}
 }
 
+static void of_all_reduce(struct group *group, const struct call *call, struct story *story)
+{
+	const struct model *model = call->worker->model;
+
+	story->op = "all-reduce";
+	if (model && group_coordinates(group))
+		all_reduces_lacking(model, &story->ranks);
+	else if (model)
+		story->ranks = model->all_reduce_awaited;
+}
+
 static void of_other(struct group *group, const struct call *call, struct story *story)
 {
 	static const char *const ops[CALL_KINDS] = {
@@ -116,7 +127,7 @@ void story_of(struct group *group, const struct call *call, struct story *ret_st
 {
 	static void (*const tellers[CALL_KINDS])(struct group *, const struct call *, struct story *) = {
 		[CALL_ATTACH] = of_attach, [CALL_UNSHARD] = of_unit, [CALL_GRAD] = of_step,
-		[CALL_SYNC] = of_step,     [CALL_STEP] = of_step,
+		[CALL_SYNC] = of_step,     [CALL_STEP] = of_step,    [CALL_ALL_REDUCE] = of_all_reduce,
 	};
 	memset(ret_story, 0, sizeof(*ret_story));
 	(tellers[call->kind] ? tellers[call->kind] : of_other)(group, call, ret_story);

@@ -64,6 +64,7 @@ void worker_attached(struct worker *worker, bool resumed)
 	struct call *call = attach_call(worker);
 
 	worker_move(worker, WORKER_ATTACHED);
+	all_reduce_restart(worker->model); /* it asks from number 0 on, whatever its predecessor asked */
 	worker->group->heartbeat_ms = worker->group->now_ms; /* who is attached is said soon: a drop depends on it */
 	if (worker->plan != worker->model->plan) {
 		plan_unref(worker->plan);

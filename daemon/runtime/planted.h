@@ -23,7 +23,8 @@
 	X(PLANTED_DECIDE_EARLY, "the coordinator decides when all but one have voted")                                 \
 	X(PLANTED_ABORT_AFTER_COMMIT, "the coordinator aborts a step that it has decided to apply")                    \
 	X(PLANTED_UNVERIFIED, "initial values are published without waiting for the other ranks")                      \
-	X(PLANTED_HELD_SLOT_REUSED, "a gather writes into a slot that somebody holds")
+	X(PLANTED_HELD_SLOT_REUSED, "a gather writes into a slot that somebody holds")                             \
+	X(PLANTED_ALL_REDUCE_ORDER, "a small all-reduce is not added in rank order")
 
 enum planted_bug {
 	PLANTED_NOTHING = 0,

@@ -94,6 +94,8 @@ struct worker_message request_message(const struct request *request, const struc
 		.resumed = answer->resumed,
 	};
 
+	message.values = (double *)(uintptr_t)answer->values; /* borrowed: the message is written before the group goes on */
+	message.value_count = answer->value_count;
 	text_copy(message.text, sizeof(message.text), answer->code < 0 ? answer->text : "");
 	return message;
 }
@@ -355,6 +357,16 @@ static void serve_step(struct request *request, const struct worker_message *mes
 	worker_step(request->opened->worker, (enum step_commit)message->commit, &options, give_to_group(request));
 }
 
+static void serve_all_reduce(struct request *request, const struct worker_message *message)
+{
+	if (message->combine < WORKER_SUM || message->combine > WORKER_MIN) {
+		request_fail(request, FSDP_E_INVALID, "there is no all-reduce of kind %u", message->combine);
+		return;
+	}
+	worker_all_reduce(request->opened->worker, (enum all_reduce_op)message->combine, message->values,
+			  (uint32_t)message->value_count, give_to_group(request));
+}
+
 static void serve_close(struct request *request, const struct worker_message *message)
 {
 	struct opened *opened = request->opened;
@@ -396,6 +408,7 @@ static const struct request_row rows[] = {
 	{ WORKER_SYNC, "sync", NEEDS_SEALED, serve_worker_call, NULL, NULL, worker_sync },
 	{ WORKER_STEP, "step", NEEDS_SEALED, serve_step, NULL, NULL, NULL },
 	{ WORKER_ABORT, "abort", NEEDS_SEALED, serve_worker_call, NULL, NULL, worker_abort },
+	{ WORKER_ALL_REDUCE, "all-reduce", NEEDS_SEALED, serve_all_reduce, NULL, NULL, NULL },
 };
 
 static const struct request_row *find_row(enum worker_op op)

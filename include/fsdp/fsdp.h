@@ -44,7 +44,7 @@
  * inherited: touching it in the child faults.
  *
  * Aborts. A step may be aborted by a deadline, by a lost peer, by an operator, by any worker. Then one call of
- * gradient, reduce, next_micro_batch, sync or step returns FSDP_E_ABORTED (or the reason's own code, where it was
+ * gradient, reduce, next_micro_batch, sync, all_reduce or step returns FSDP_E_ABORTED (or the reason's own code, where it was
  * waiting), every gradient of the step that was handed over is dropped on every rank, and every gradient buffer
  * that was not is taken back: begin the step again with its first micro-batch. A rank that could not ask the
  * coordinator at its deadline has given the attempt up alone: these calls return the same code until it is heard.
@@ -115,7 +115,9 @@ FSDP_API int fsdp_client_group(struct fsdp_client *client, struct fsdp_group *re
 
 enum fsdp_reduce_op {
 	FSDP_MEAN = 0, /* of all contributions */
-	FSDP_SUM = 1   /* of all contributions, times scale */
+	FSDP_SUM = 1,  /* of all contributions, times scale */
+	FSDP_MAX = 2,  /* of fsdp_model_all_reduce alone */
+	FSDP_MIN = 3   /* likewise */
 };
 
 enum fsdp_optimizer {
@@ -362,6 +364,23 @@ FSDP_API int fsdp_model_step(struct fsdp_model *model, const struct fsdp_step *s
  * coordinator's word. Not collective: one worker calls it, all others' next call returns FSDP_E_ABORTED.
  * FSDP_E_TIMEOUT, FSDP_E_LOST. */
 FSDP_API int fsdp_model_abort_step(struct fsdp_model *model);
+
+/* ---- Small values that all workers share ---- */
+
+#define FSDP_ALL_REDUCE_MAX 1024 /* values of one call, at most */
+
+/*
+ * Combines count doubles (0 to FSDP_ALL_REDUCE_MAX) over the workers of all ranks, in place: a loss, a decision to stop. op: FSDP_SUM,
+ * FSDP_MAX or FSDP_MIN; a sum is added in rank order, in f64; where any value is NaN, so is the result. Everybody gets the same bits.
+ * With count 0, where values may be NULL, it is a barrier. COLLECTIVE: waits for every rank's worker; any time after the seal, before
+ * loading, between steps and within one. Before the worker has ended its micro-batches others may wait for its gradients: within a
+ * step the place for it is after fsdp_model_sync_gradients. Calls are numbered within a step and its attempt: a worker that came in
+ * place of another begins with the first one again and gets the answers that were given. On failure values are as they were.
+ * FSDP_E_MISMATCH: ranks gave different counts or ops (both ranks, and what each gave). FSDP_E_STATE: another thread is in this call, or
+ * has voted in fsdp_model_step. A deadline aborts the step in progress, as in fsdp_model_sync_gradients. FSDP_E_ABORTED, FSDP_E_TIMEOUT,
+ * FSDP_E_PEER_LOST, FSDP_E_LOST.
+ */
+FSDP_API int fsdp_model_all_reduce(struct fsdp_model *model, double *values, size_t count, uint32_t op);
 
 /* ---- Shards: for an optimizer outside, and for tools ---- */
 

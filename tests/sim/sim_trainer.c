@@ -270,6 +270,19 @@ static void trainer_step(struct trainer *trainer)
 		    trainer_main(trainer, ACT_STEP, 0));
 }
 
+static void trainer_all_reduce(struct trainer *trainer)
+{
+	const struct workload *workload = workload_of(trainer);
+	uint64_t life = oracle_life(trainer->of->oracle);
+	struct workload_all_reduce all_reduce = workload_all_reduce(workload, life, trainer->step, trainer->all_reduce);
+	double values[WORKLOAD_VALUES_MAX];
+	for (uint32_t i = 0; i < all_reduce.count; i++) {
+		values[i] = workload_value(workload, life, trainer->step, trainer->all_reduce, trainer->node->rank, i);
+	}
+	worker_all_reduce(trainer->worker, (enum all_reduce_op)all_reduce.op, values, all_reduce.count,
+			  trainer_main(trainer, ACT_ALL_REDUCE, 0));
+}
+
 /* Begins the next action. Returns whether the script may go on at once. */
 static bool trainer_act(struct trainer *trainer, const struct action *action)
 {
@@ -319,6 +332,9 @@ static bool trainer_act(struct trainer *trainer, const struct action *action)
 		return true;
 	case ACT_STEP:
 		trainer_step(trainer);
+		return false;
+	case ACT_ALL_REDUCE:
+		trainer_all_reduce(trainer);
 		return false;
 	default:
 		assert(!"in no script");

@@ -24,6 +24,7 @@ enum act {
 	ACT_SHARD, /* then compare this rank's masters */
 	ACT_STAGE, /* write the staging copy */
 	ACT_STEP,
+	ACT_ALL_REDUCE, /* then compare what came of it */
 	ACT_ABORT,
 	ACT_ATTACH, /* the last three are in no script */
 	ACT_CLOSE,
@@ -84,8 +85,9 @@ struct trainer {
 	unsigned length, next;
 	uint64_t step;
 	uint32_t attempt, micro_batch;
-	bool raised; /* the attempt may be another one than the trainer was told last */
-	bool reload; /* the ranks did not agree */
+	uint64_t all_reduce; /* number of the next, in this script */
+	bool raised;         /* the attempt may be another one than the trainer was told last */
+	bool reload;         /* the ranks did not agree */
 	enum trainer_todo todo;
 	bool turn_armed;
 	int attach_code;
@@ -122,6 +124,7 @@ void script_look(struct trainer *trainer);
 void check_held(struct trainer *trainer, uint32_t unit, const char *when);
 void check_unsharded(struct trainer *trainer, uint32_t unit, const struct answer *answer, uint64_t step_then);
 void check_gradients(struct trainer *trainer);
+void check_all_reduce(struct trainer *trainer, const struct answer *answer);
 void check_shard(struct trainer *trainer, uint32_t unit);
 void check_slot(struct trainer *trainer, uint32_t unit); /* still what was written */
 void check_call(struct trainer *trainer, const struct trainer_call *call, const struct answer *answer);

@@ -90,6 +90,8 @@ static const struct tally_row rows[] = {
 	OP(PUSH),
 	OP(CLOSE),
 	OP(PROGRESS),
+	OP(ALL_REDUCE),
+	OP(ALL_REDUCED),
 	COMMAND(PEERS),
 	COMMAND(ADD),
 	COMMAND(DROP),
@@ -172,6 +174,7 @@ static const struct tally_row rows[] = {
 	EVENT(JOB),
 	EVENT(BUSY_DROP),
 	EVENT(LIFE),
+	EVENT(ALL_REDUCED),
 };
 
 #define ROWS (sizeof(rows) / sizeof(rows[0]))

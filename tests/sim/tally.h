@@ -42,6 +42,7 @@ enum tally_event {
 	EVENT_JOB,
 	EVENT_BUSY_DROP,
 	EVENT_LIFE,
+	EVENT_ALL_REDUCED,
 	EVENT_COUNT
 };
 

@@ -11,7 +11,7 @@
 static bool act_is_of_step(enum act act)
 {
 	return act == ACT_GRAD || act == ACT_REDUCE || act == ACT_NEXT || act == ACT_SYNC || act == ACT_STEP ||
-	       act == ACT_ABORT;
+	       act == ACT_ALL_REDUCE || act == ACT_ABORT;
 }
 
 /* Where the trainer stands, as a call of the step says that succeeded. */
@@ -79,6 +79,10 @@ static void trainer_succeeded(struct trainer *trainer, struct trainer_call *call
 		break;
 	case ACT_SYNC:
 		check_gradients(trainer);
+		break;
+	case ACT_ALL_REDUCE:
+		check_all_reduce(trainer, answer);
+		trainer->all_reduce++;
 		break;
 	case ACT_SHARD:
 		check_shard(trainer, call->unit);

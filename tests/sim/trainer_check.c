@@ -93,6 +93,46 @@ void check_gradients(struct trainer *trainer)
 	tally_count(TALLY_EVENT, EVENT_COMPARED_GRADIENT);
 }
 
+/* The oracle of the small all-reduce: the sum in rank order, or the extreme. */
+static double expected_value(const struct trainer *trainer, uint32_t op, uint32_t index)
+{
+	const struct workload *workload = trainer_workload(trainer);
+	uint64_t life = oracle_life(trainer->of->oracle);
+	double result = workload_value(workload, life, trainer->step, trainer->all_reduce, 0, index);
+	for (uint32_t rank = 1; rank < trainer->sim->config.world_size; rank++) {
+		double value = workload_value(workload, life, trainer->step, trainer->all_reduce, rank, index);
+		if (op == ALL_REDUCE_SUM) {
+			result = result + value;
+		} else if (isnan(value) || isnan(result)) {
+			result = (double)NAN;
+		} else if (op == ALL_REDUCE_MAX ? value > result : value < result) {
+			result = value;
+		}
+	}
+	return result;
+}
+
+void check_all_reduce(struct trainer *trainer, const struct answer *answer)
+{
+	struct workload_all_reduce asked = workload_all_reduce(
+		trainer_workload(trainer), oracle_life(trainer->of->oracle), trainer->step, trainer->all_reduce);
+	if (answer->value_count != asked.count) {
+		trace_fail("rank %u, all-reduce %" PRIu64 " of step %" PRIu64 ": %u values come for %u",
+			   trainer->node->rank, trainer->all_reduce, trainer->step, answer->value_count, asked.count);
+	}
+	for (uint32_t i = 0; i < asked.count; i++) {
+		double expected = expected_value(trainer, asked.op, i);
+		if (memcmp(&answer->values[i], &expected, sizeof(expected)) != 0 &&
+		    !(isnan(answer->values[i]) && isnan(expected))) {
+			trace_fail("rank %u, all-reduce %" PRIu64 " of step %" PRIu64
+				   ": value %u is %a, the oracle's %a",
+				   trainer->node->rank, trainer->all_reduce, trainer->step, i, answer->values[i],
+				   expected);
+		}
+	}
+	tally_count(TALLY_EVENT, EVENT_ALL_REDUCED);
+}
+
 void check_shard(struct trainer *trainer, uint32_t unit)
 {
 	const struct oracle *oracle = trainer->of->oracle;

@@ -95,13 +95,24 @@ static void script_backward(struct trainer *trainer, const uint32_t *units)
 	}
 }
 
+static uint32_t script_all_reduces(const struct trainer *trainer, bool synced)
+{
+	return workload_all_reduces(&trainer->sim->workloads[trainer->model], oracle_life(trainer->of->oracle),
+				    trainer->step, synced);
+}
+
 void script_step(struct trainer *trainer)
 {
 	uint32_t units[SIM_UNITS];
 	bool staging = workload_commit(&trainer->sim->workloads[trainer->model], oracle_life(trainer->of->oracle),
 				       trainer->step) == COMMIT_STAGING;
 	uint32_t batches = (uint32_t)dice_between(&trainer->dice, 1, 3);
+	uint32_t all_reduces = script_all_reduces(trainer, true);
 	script_clear(trainer);
+	trainer->all_reduce = 0;
+	for (uint32_t i = script_all_reduces(trainer, false); i > 0; i--) {
+		script_add(trainer, ACT_ALL_REDUCE, 0);
+	}
 	for (uint32_t m = 0; m < batches; m++) {
 		if (m > 0) {
 			script_add(trainer, ACT_NEXT, 0);
@@ -113,8 +124,12 @@ void script_step(struct trainer *trainer)
 		script_shuffle(trainer, units);
 		script_backward(trainer, units);
 	}
-	if (dice_chance(&trainer->dice, 500)) {
+	/* A rank that waits in an all-reduce before it has ended its micro-batches would hold back the others' gradients. */
+	if (all_reduces > 0 || dice_chance(&trainer->dice, 500)) {
 		script_add(trainer, ACT_SYNC, 0);
+	}
+	for (; all_reduces > 0; all_reduces--) {
+		script_add(trainer, ACT_ALL_REDUCE, 0);
 	}
 	if (dice_chance(&trainer->dice, 300)) {
 		script_add(trainer, ACT_SHARD, units[0]);

@@ -7,7 +7,15 @@
 #include <stdio.h>
 #include <string.h>
 
-enum workload_stream { STREAM_SHAPE = 101, STREAM_INITIAL, STREAM_GRADIENT, STREAM_WILD, STREAM_STEP, STREAM_STAGING };
+enum workload_stream {
+	STREAM_SHAPE = 101,
+	STREAM_INITIAL,
+	STREAM_GRADIENT,
+	STREAM_WILD,
+	STREAM_STEP,
+	STREAM_STAGING,
+	STREAM_ALL_REDUCE
+};
 
 static uint64_t workload_param_count(struct dice *dice, bool large)
 {
@@ -145,4 +153,29 @@ struct optimizer_options workload_step_options(const struct workload *workload, 
 float workload_staging(const struct workload *workload, uint64_t life, uint64_t step, uint32_t unit, uint64_t element)
 {
 	return workload_float(DICE_HASH(workload->seed, STREAM_STAGING, life, step, unit, element), 4);
+}
+
+uint32_t workload_all_reduces(const struct workload *workload, uint64_t life, uint64_t step, bool synced)
+{
+	uint64_t chance = DICE_HASH(workload->seed, STREAM_ALL_REDUCE, life, step, synced);
+	return chance % 3 == 0 ? 1 + (uint32_t)(chance >> 32) % 2 : 0;
+}
+
+struct workload_all_reduce workload_all_reduce(const struct workload *workload, uint64_t life, uint64_t step,
+					       uint64_t number)
+{
+	uint64_t chance = DICE_HASH(workload->seed, STREAM_ALL_REDUCE, life, step, number, 2);
+	return (struct workload_all_reduce){ .op = 1 + (uint32_t)(chance % 3),
+					     .count = (uint32_t)((chance >> 32) % (WORKLOAD_VALUES_MAX + 1)) };
+}
+
+/* All 52 bits matter, and exponents are far apart. */
+double workload_value(const struct workload *workload, uint64_t life, uint64_t step, uint64_t number, uint32_t rank,
+		      uint32_t index)
+{
+	uint64_t chance = DICE_HASH(workload->seed, STREAM_ALL_REDUCE, life, step, number, rank, index);
+	uint64_t bits = (chance & 0x800fffffffffffffu) | (1023 - 12 + (chance >> 52) % 24) << 52;
+	double value;
+	memcpy(&value, &bits, sizeof(value));
+	return chance % 61 == 0 ? (double)NAN : value;
 }

@@ -46,4 +46,16 @@ enum step_commit workload_commit(const struct workload *workload, uint64_t life,
 struct optimizer_options workload_step_options(const struct workload *workload, uint64_t life, uint64_t step);
 float workload_staging(const struct workload *workload, uint64_t life, uint64_t step, uint32_t unit, uint64_t element);
 
+/* The small all-reduces of a step: how many before its first gradient and how many after the sync, and what a rank gives. */
+uint32_t workload_all_reduces(const struct workload *workload, uint64_t life, uint64_t step, bool synced);
+struct workload_all_reduce {
+	uint32_t op; /* enum all_reduce_op */
+	uint32_t count;
+};
+#define WORKLOAD_VALUES_MAX 5
+struct workload_all_reduce workload_all_reduce(const struct workload *workload, uint64_t life, uint64_t step,
+					       uint64_t number);
+double workload_value(const struct workload *workload, uint64_t life, uint64_t step, uint64_t number, uint32_t rank,
+		      uint32_t index);
+
 #endif

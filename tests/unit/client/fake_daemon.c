@@ -211,6 +211,14 @@ static void fake_serve(struct fake *fake, const struct worker_message *request, 
 		fake->attempt++;
 		fake->micro_batch = 0;
 		break;
+	case WORKER_ALL_REDUCE: /* as if another rank had given the same */
+		answer->value_count = request->value_count;
+		answer->values = calloc(request->value_count + 1, sizeof(*answer->values));
+		FAKE_REQUIRE(answer->values);
+		for (size_t i = 0; i < request->value_count; i++)
+			answer->values[i] =
+				request->combine == WORKER_SUM ? 2 * request->values[i] : request->values[i];
+		break;
 	case WORKER_UNSHARD_START:
 	case WORKER_SYNC:
 	case WORKER_CLOSE:

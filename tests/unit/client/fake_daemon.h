@@ -15,7 +15,7 @@
 #include "proto/worker_message.h"
 
 #define FAKE_UNITS_MAX 64
-#define FAKE_OPS 32
+#define FAKE_OPS 64
 #define FAKE_SLOT_BYTES (64u << 10) /* every unit has a slot of its own in either pool */
 
 enum fake_verdict {

@@ -324,3 +324,31 @@ Test(client_values, load_wants_one_pointer_a_parameter)
 	cr_assert_eq(fsdp_unit_load(trainer.units[0], good, 2), FSDP_E_STATE);
 	trainer_stop(&trainer);
 }
+
+Test(client_values, an_all_reduce_is_made_in_place)
+{
+	struct trainer trainer = trainer_start();
+	double values[2] = { 1.5, -4.0 };
+	ok(fsdp_model_all_reduce(trainer.model, values, 2, FSDP_SUM));
+	cr_assert_eq(values[0], 3.0);
+	cr_assert_eq(values[1], -8.0);
+	ok(fsdp_model_all_reduce(trainer.model, values, 1, FSDP_MAX));
+	cr_assert_eq(values[0], 3.0);
+	ok(fsdp_model_all_reduce(trainer.model, NULL, 0, FSDP_MIN));
+	cr_assert_eq(trainer.fake->seen[WORKER_ALL_REDUCE], 3);
+	trainer_stop(&trainer);
+}
+
+Test(client_values, an_all_reduce_of_too_many_values_or_another_op_is_not_asked)
+{
+	static double values[FSDP_ALL_REDUCE_MAX + 1];
+	struct trainer trainer = trainer_start();
+	cr_assert_eq(fsdp_model_all_reduce(trainer.model, values, FSDP_ALL_REDUCE_MAX + 1, FSDP_SUM), FSDP_E_INVALID);
+	says("1025 values; 1024 are the most");
+	cr_assert_eq(fsdp_model_all_reduce(trainer.model, values, 1, FSDP_MEAN), FSDP_E_INVALID);
+	says("FSDP_SUM, FSDP_MAX or FSDP_MIN, not 0");
+	cr_assert_eq(fsdp_model_all_reduce(trainer.model, NULL, 1, FSDP_SUM), FSDP_E_INVALID);
+	cr_assert_eq(trainer.fake->seen[WORKER_ALL_REDUCE], 0);
+	ok(fsdp_model_all_reduce(trainer.model, values, FSDP_ALL_REDUCE_MAX, FSDP_SUM));
+	trainer_stop(&trainer);
+}

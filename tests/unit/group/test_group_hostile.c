@@ -36,7 +36,10 @@ static void send_nonsense(struct node *node)
 				    .workers = (uint32_t)number() };
 
 	memset(&message, 0, sizeof(message));
+	double values[3] = { 1, 2, 3 };
 	message.op = (enum peer_op)(first + draw(last - first + 1));
+	if (draw(16) == 0)
+		message.op = draw(2) ? PEER_ALL_REDUCE : PEER_ALL_REDUCED;
 	/* What a peer may rightly ask for is not nonsense: a model may be dropped, lost, and refused. */
 	if (message.op == PEER_DROP || message.op == PEER_LOST || message.op == PEER_CLOSED ||
 	    message.op == PEER_WITHDRAW)
@@ -52,7 +55,11 @@ static void send_nonsense(struct node *node)
 	message.commit = (uint32_t)number();
 	message.sum = number();
 	message.code = (int32_t)number();
-	message.awaited = (uint32_t)draw(30);
+	message.awaited = (uint32_t)draw(60);
+	message.number = number();
+	message.combine = (uint32_t)number();
+	message.values = values;
+	message.value_count = draw(4);
 	message.sums = sums;
 	message.sum_count = draw(5);
 	message.bits = bits;

@@ -2,19 +2,40 @@
 #include "tests/unit/proto/sample.h"
 
 const enum peer_op sample_peer_ops[] = {
-	PEER_HELLO,     PEER_WELCOME,      PEER_REFUSE,
-	PEER_HEARTBEAT, PEER_MANIFEST,     PEER_DETAIL_WANTED,
-	PEER_DETAIL,    PEER_SEALED,       PEER_UNSEALED,
-	PEER_LOADED,    PEER_VERIFIED,     PEER_VOTE,
-	PEER_DECISION,  PEER_ABORT,        PEER_CLOSED,
-	PEER_DROP,      PEER_DROP_REFUSED, PEER_WAITING,
-	PEER_LOST,      PEER_WITHDRAW,     PEER_READ,
-	PEER_CHUNK,     PEER_STALE,        PEER_PUSH,
-	PEER_CLOSE,     PEER_PROGRESS,     0,
+	PEER_HELLO,
+	PEER_WELCOME,
+	PEER_REFUSE,
+	PEER_HEARTBEAT,
+	PEER_MANIFEST,
+	PEER_DETAIL_WANTED,
+	PEER_DETAIL,
+	PEER_SEALED,
+	PEER_UNSEALED,
+	PEER_LOADED,
+	PEER_VERIFIED,
+	PEER_VOTE,
+	PEER_DECISION,
+	PEER_ABORT,
+	PEER_CLOSED,
+	PEER_DROP,
+	PEER_DROP_REFUSED,
+	PEER_WAITING,
+	PEER_LOST,
+	PEER_WITHDRAW,
+	PEER_READ,
+	PEER_CHUNK,
+	PEER_STALE,
+	PEER_PUSH,
+	PEER_CLOSE,
+	PEER_PROGRESS,
+	PEER_ALL_REDUCE,
+	PEER_ALL_REDUCED,
+	0,
 };
 
 static uint8_t bits[] = { 0x05, 0x00, 0x80 };
 static uint64_t sums[] = { 1, UINT64_MAX, 0 };
+static double values[] = { 0.5, -0.0, 1e300 };
 static struct peer_progress progress[] = {
 	{ .micro_batch = 70, .unit = 71, .offset = 72 },
 	{ .micro_batch = UINT32_MAX, .unit = UINT32_MAX, .offset = UINT64_MAX },
@@ -59,6 +80,8 @@ struct peer_message sample_peer(enum peer_op op)
 		.sum = UINT64_MAX - 37,
 		.awaited = PEER_VOTE,
 		.code = -1003,
+		.number = UINT64_MAX - 38,
+		.combine = 39,
 		.has_options = true,
 		.options = { 0.5, 0.25, 0.125, -0.75, 1.5, 2.5, 1e-300 },
 		.name = "cluster é 漢字 🙂",
@@ -67,6 +90,8 @@ struct peer_message sample_peer(enum peer_op op)
 		.bits_size = 3,
 		.sums = sums,
 		.sum_count = 3,
+		.values = values,
+		.value_count = 3,
 		.progress = progress,
 		.progress_count = 2,
 		.models = peer_models,
@@ -93,6 +118,7 @@ struct peer_message sample_peer_chunk(void)
 	};
 }
 
+static double worker_values[] = { -1.5, 0.0, 1e-300 };
 static struct worker_param params[] = {
 	{ .name = "layers.0.weight", .dtype = 3, .ndim = 2, .flags = 5, .shape = { 768, 3072 } },
 	{ .name = "scalar", .dtype = 1, .ndim = 0, .flags = 0 },
@@ -143,12 +169,15 @@ struct worker_message sample_worker(enum worker_op op)
 		.grad_bytes = 33,
 		.has_hyper = true,
 		.hyper = { 0.5, 0.25, 0.125, -0.75, 1.5, 2.5, 1e-300 },
+		.combine = 34,
 		.name = "model é",
 		.text = "the deadline passed",
 		.params = params,
 		.param_count = 3,
 		.places = places,
 		.place_count = 2,
+		.values = worker_values,
+		.value_count = 3,
 	};
 }
 

@@ -11,7 +11,7 @@
 
 /* Every op there is, and 0 at the end. */
 extern const enum peer_op sample_peer_ops[];
-#define SAMPLE_WORKER_OP_LAST WORKER_UNITS
+#define SAMPLE_WORKER_OP_LAST WORKER_OP_LAST
 #define SAMPLE_CONTROL_OP_LAST CONTROL_STEP_ABORT
 
 struct peer_message sample_peer(enum peer_op op);

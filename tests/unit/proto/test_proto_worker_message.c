@@ -21,7 +21,8 @@ enum {
 	NAME = 35,
 	TEXT = 36,
 	PARAMS = 37,
-	PLACES = 38
+	PLACES = 38,
+	VALUES = 71
 };
 enum { PARAM_NAME = 1, PARAM_DTYPE = 2, PARAM_FLAGS = 3, PARAM_SHAPE = 4 };
 
@@ -88,6 +89,9 @@ static void assert_rows_same(const struct worker_message *got, const struct work
 		cr_assert_eq(got->params[i].flags, want->params[i].flags);
 		cr_assert_arr_eq(got->params[i].shape, want->params[i].shape, sizeof want->params[i].shape);
 	}
+	cr_assert_eq(got->value_count, want->value_count);
+	if (want->value_count > 0)
+		cr_assert_arr_eq(got->values, want->values, want->value_count * sizeof *want->values);
 	cr_assert_eq(got->place_count, want->place_count);
 	for (size_t i = 0; i < want->place_count; i++) {
 		cr_assert_eq(got->places[i].full_bytes, want->places[i].full_bytes);
@@ -135,6 +139,7 @@ static void assert_same(const struct worker_message *got, const struct worker_me
 	SAME(shard_bytes);
 	SAME(gather_bytes);
 	SAME(grad_bytes);
+	SAME(combine);
 	SAME(has_hyper);
 	SAME(hyper.learning_rate);
 	SAME(hyper.momentum);
@@ -201,15 +206,17 @@ Test(worker_message, one_more_than_a_maximum_is_not_written)
 {
 	static struct worker_param params[WORKER_PARAMS_MAX + 1];
 	static struct worker_place places[WORKER_UNITS_MAX + 1];
+	static double values[WORKER_VALUES_MAX + 1];
 	struct worker_param cube = { .ndim = 9 };
 	struct worker_message message[] = {
 		{ .op = WORKER_UNIT, .params = params, .param_count = WORKER_PARAMS_MAX + 1 },
 		{ .op = WORKER_PLACES, .places = places, .place_count = WORKER_UNITS_MAX + 1 },
 		{ .op = WORKER_UNIT, .params = &cube, .param_count = 1 },
+		{ .op = WORKER_ALL_REDUCE, .values = values, .value_count = WORKER_VALUES_MAX + 1 },
 		{ .op = WORKER_OPEN },
 	};
-	memset(message[3].name, 'n', sizeof message[3].name);
-	for (size_t i = 0; i < 4; i++)
+	memset(message[4].name, 'n', sizeof message[4].name);
+	for (size_t i = 0; i < 5; i++)
 		cr_assert_eq(worker_message_write(&message[i], frame), FSDP_E_OVERFLOW, "message %zu", i);
 }
 
@@ -241,6 +248,8 @@ Test(worker_message, one_more_than_a_maximum_is_refused)
 	cr_assert_eq(with_empty_rows(PARAMS, WORKER_PARAMS_MAX + 1), FSDP_E_PROTOCOL);
 	cr_assert_eq(with_empty_rows(PLACES, WORKER_UNITS_MAX), 0);
 	cr_assert_eq(with_empty_rows(PLACES, WORKER_UNITS_MAX + 1), FSDP_E_PROTOCOL);
+	cr_assert_eq(with_block(VALUES, NULL, 8 * WORKER_VALUES_MAX), 0);
+	cr_assert_eq(with_block(VALUES, NULL, 8 * (WORKER_VALUES_MAX + 1)), FSDP_E_PROTOCOL);
 	cr_assert_eq(with_param_block(PARAM_NAME, NULL, FSDP_NAME_MAX), 0);
 	cr_assert_eq(with_param_block(PARAM_NAME, NULL, FSDP_NAME_MAX + 1), FSDP_E_PROTOCOL);
 	cr_assert_eq(with_param_block(PARAM_SHAPE, "\1\2\3\4\5\6\7\x8", 8), 0);
@@ -267,8 +276,8 @@ Test(worker_message, a_frame_full_of_empty_rows_is_refused)
 Test(worker_message, values_that_mean_nothing_are_refused)
 {
 	cr_assert_eq(with_number(OP, 0), FSDP_E_PROTOCOL);
-	cr_assert_eq(with_number(OP, WORKER_SHARD), 0);
-	cr_assert_eq(with_number(OP, WORKER_SHARD + 1), FSDP_E_PROTOCOL);
+	cr_assert_eq(with_number(OP, WORKER_OP_LAST), 0);
+	cr_assert_eq(with_number(OP, WORKER_OP_LAST + 1), FSDP_E_PROTOCOL);
 	cr_assert_eq(with_number(OP, (1ull << 32) + 1), FSDP_E_PROTOCOL);
 	cr_assert_eq(hostile_exact("", 0, read_and_drop), FSDP_E_PROTOCOL);
 	cr_assert_eq(with_number(HANDLE, 1ull << 32), FSDP_E_PROTOCOL);
@@ -289,7 +298,7 @@ Test(worker_message, values_that_would_be_refused_are_not_written)
 	struct worker_param no_text = { .name = "a\nb" }, no_dtype = { .dtype = 10 };
 	struct worker_message message[] = {
 		{ .op = 0 },
-		{ .op = WORKER_SHARD + 1 },
+		{ .op = WORKER_OP_LAST + 1 },
 		{ .op = WORKER_OPEN, .code = 1 },
 		{ .op = WORKER_OPEN, .reduce_dtype = 10 },
 		{ .op = WORKER_OPEN, .name = "\xff" },
@@ -307,7 +316,7 @@ Test(worker_message, prefixes_and_flipped_bits_are_taken_or_refused)
 	cr_assert_gt(size, 0);
 	/* Only a cut between two fields or rows leaves a message. */
 	size_t taken = hostile_prefixes(frame, (size_t)size, read_and_drop);
-	cr_assert_leq(taken, 43);
+	cr_assert_leq(taken, 45);
 	cr_assert_geq(taken, 35);
 	cr_assert_gt(hostile_flips(frame, (size_t)size, read_and_drop), 0);
 }

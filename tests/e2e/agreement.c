@@ -1,0 +1,118 @@
+/* What the workers of all ranks agree on beside gradients: small all-reduces. */
+#include "tests/e2e/e2e.h"
+
+#include <math.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const float zeros[5];
+
+static void all_reduce_is(struct e2e *e2e, double value, uint32_t op, double wanted)
+{
+	double got = value;
+	DO(fsdp_model_all_reduce(e2e->model, &got, 1, op));
+	CHECK(memcmp(&got, &wanted, sizeof(got)) == 0, "%.17g, not %.17g", got, wanted);
+}
+
+/* 1e17 loses a 1 that is added to it: only the order of the ranks gives this. */
+static void all_reduce_is_in_rank_order(struct e2e *e2e)
+{
+	static const double given[3] = { 1e17, 1.0, -1e17 };
+	e2e_open(e2e, NULL);
+	struct fsdp_unit *unit = e2e_add(e2e, "u0", 5);
+	DO(fsdp_model_seal(e2e->model, NULL));
+	all_reduce_is(e2e, given[e2e->rank], FSDP_SUM, 0.0);
+	all_reduce_is(e2e, given[2 - e2e->rank], FSDP_SUM, 0.0);
+	all_reduce_is(e2e, e2e->rank == 2 ? 1.0 : given[2 * e2e->rank], FSDP_SUM, 1.0);
+	all_reduce_is(e2e, (double)e2e->rank, FSDP_MAX, 2.0);
+	all_reduce_is(e2e, (double)e2e->rank - 7, FSDP_MIN, -7.0);
+	e2e_load(unit, zeros);
+	all_reduce_is(e2e, 0.5, FSDP_SUM, 1.5);
+}
+
+static void all_reduce_of_many_values_and_of_none(struct e2e *e2e)
+{
+	double values[FSDP_ALL_REDUCE_MAX];
+	e2e_vector(e2e, NULL, zeros, 5);
+	for (unsigned step = 0; step < 3; step++) {
+		for (unsigned i = 0; i < FSDP_ALL_REDUCE_MAX; i++)
+			values[i] = i * (1.0 + e2e->rank);
+		DO(fsdp_model_all_reduce(e2e->model, values, FSDP_ALL_REDUCE_MAX, FSDP_SUM));
+		for (unsigned i = 0; i < FSDP_ALL_REDUCE_MAX; i++)
+			CHECK(values[i] == i * 3.0, "value %u is %g", i, values[i]);
+		DO(fsdp_model_all_reduce(e2e->model, NULL, 0, FSDP_SUM));
+		DO(fsdp_model_step(e2e->model, NULL, NULL));
+	}
+	values[0] = e2e->rank == 1 ? (double)NAN : 1;
+	DO(fsdp_model_all_reduce(e2e->model, values, 1, FSDP_MAX));
+	CHECK(isnan(values[0]), "%g", values[0]);
+}
+
+static void all_reduces_that_differ_are_refused(struct e2e *e2e)
+{
+	double values[3] = { 1, 2, 3 };
+	e2e_vector(e2e, NULL, zeros, 5);
+	FAILS(FSDP_E_MISMATCH, fsdp_model_all_reduce(e2e->model, values, e2e->rank == 0 ? 3 : 2, FSDP_SUM), "\"m\"",
+	      "rank 0", "the sum of 3 values", "rank 1", "the sum of 2");
+	FAILS(FSDP_E_MISMATCH, fsdp_model_all_reduce(e2e->model, values, 1, e2e->rank == 0 ? FSDP_MAX : FSDP_MIN),
+	      "rank 0", "maximum", "rank 1", "minimum");
+	CHECK(values[0] == 1 && values[1] == 2, "a call that failed changed the values");
+	all_reduce_is(e2e, 4, FSDP_SUM, 8);
+	DO(fsdp_model_step(e2e->model, NULL, NULL));
+}
+
+/* The deadline of the cluster is 2 s. */
+static void all_reduce_names_who_is_missing(struct e2e *e2e)
+{
+	double value = 1;
+	e2e_vector(e2e, NULL, zeros, 5);
+	if (e2e->rank == 1) {
+		e2e_meet(e2e, "failed");
+		FAILS(FSDP_E_ABORTED, fsdp_model_all_reduce(e2e->model, &value, 1, FSDP_SUM), "all-reduce", "rank 1");
+	} else {
+		FAILS(FSDP_E_TIMEOUT, fsdp_model_all_reduce(e2e->model, &value, 1, FSDP_SUM), "all-reduce", "rank 1",
+		      "2.0 s");
+		e2e_meet(e2e, "failed");
+	}
+	all_reduce_is(e2e, 2, FSDP_SUM, 4);
+}
+
+/* A trainer that dies between two all-reduces; its successor makes both and gets the answer that was given to the first. */
+static void a_successor_gets_the_old_answers(struct e2e *e2e)
+{
+	if (e2e->rank == 0) {
+		e2e_vector(e2e, NULL, zeros, 5);
+		all_reduce_is(e2e, 1, FSDP_SUM, 11);
+		all_reduce_is(e2e, 2, FSDP_SUM, 22);
+		return;
+	}
+	DO(fsdp_client_close(e2e->client));
+	pid_t child = fork();
+	CHECK(child >= 0, "fork");
+	if (child == 0) {
+		DO(fsdp_client_open(NULL, &e2e->client));
+		e2e_vector(e2e, NULL, zeros, 5);
+		all_reduce_is(e2e, 10, FSDP_SUM, 11);
+		raise(SIGKILL);
+	}
+	int status;
+	CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status), "the first trainer failed");
+	DO(fsdp_client_open(NULL, &e2e->client));
+	struct fsdp_model_info info;
+	e2e_open(e2e, NULL);
+	e2e_add(e2e, "u0", 5);
+	DO(fsdp_model_seal(e2e->model, &info));
+	CHECK(info.resumed, "it is a new model");
+	all_reduce_is(e2e, 99, FSDP_SUM, 11);
+	all_reduce_is(e2e, 20, FSDP_SUM, 22);
+}
+
+const struct e2e_case e2e_agreement[] = {
+	{ "agreement_all_reduce_is_in_rank_order", all_reduce_is_in_rank_order },
+	{ "agreement_all_reduce_of_many_values_and_of_none", all_reduce_of_many_values_and_of_none },
+	{ "agreement_all_reduces_that_differ_are_refused", all_reduces_that_differ_are_refused },
+	{ "agreement_all_reduce_names_who_is_missing", all_reduce_names_who_is_missing },
+	{ "agreement_a_successor_gets_the_old_answers", a_successor_gets_the_old_answers },
+	{ 0 },
+};
