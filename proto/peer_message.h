@@ -38,9 +38,10 @@ enum peer_op {
 	PEER_LOADED = 16,   /* model, unit, attempt (round), sums (offset, length in parameters): to the coordinator */
 	PEER_VERIFIED =
 		17, /* model, unit, attempt (round), sum (XXH3 of the sums), code, text: agree (0), or how they differ */
-	PEER_VOTE = 18, /* model, step, attempt, commit, options, finite, bits (present units): to the coordinator */
+	PEER_VOTE = 18, /* model, step, attempt, commit, options, finite, weight (the sum of this rank's), bits (present units):
+			   to the coordinator */
 	PEER_DECISION =
-		19, /* model, step, attempt (the next one for an abort), outcome, commit, options, bits, code, text */
+		19, /* model, step, attempt (the next one for an abort), outcome, commit, options, finite, bits, code, text */
 	PEER_ABORT = 20,        /* model, step, attempt, code, text: please decide "abort": to the coordinator */
 	PEER_CLOSED = 21,       /* model: this rank's workers closed it to be dropped: to the coordinator */
 	PEER_DROP = 22,         /* model, name, text: everybody forgets it; from others: a request to the coordinator */
@@ -61,7 +62,8 @@ enum peer_op {
 	PEER_CHUNK = 41, /* model, unit, version, read, offset, length; payload */
 	PEER_STALE = 42, /* model, unit, version (the owner's), read */
 	PEER_PUSH =
-		43, /* model, unit, step, attempt, micro_batch, offset, length; payload: bytes of the receiver's shard */
+		43, /* model, unit, step, attempt, micro_batch, offset, length, weight (0: 1, which is not sent); payload:
+		       bytes of the receiver's shard */
 	PEER_CLOSE = 44, /* model, step, attempt, micro_batch, bits (absent units), last, weight */
 	PEER_PROGRESS =
 		45 /* model, step, attempt, credit, credit_link, closed, progress[], reply: acknowledgements and credit */

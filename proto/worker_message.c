@@ -89,6 +89,7 @@ static const struct wire_field message_fields[] = {
 	FIELD_TO(reduce_dtype, WIRE_DTYPE_MAX),
 	FIELD(reduce_op),
 	FIELD(scale),
+	FIELD(weight),
 	FIELD(optimizer),
 	FIELD(momentum),
 	FIELD(nesterov),

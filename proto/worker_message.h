@@ -34,6 +34,7 @@ enum worker_op {
 	WORKER_RESHARD = 9,           /* handle, unit -> */
 	WORKER_GRAD = 10,             /* handle, unit -> slot */
 	WORKER_REDUCE = 11,           /* handle, unit -> */
+	WORKER_WEIGHT = 30,           /* handle, weight -> : of the micro-batch */
 	WORKER_NEXT_MICRO_BATCH = 12, /* handle -> */
 	WORKER_SYNC = 13,             /* handle -> */
 	WORKER_STEP = 14,             /* handle, commit, hyper -> outcome, step */
@@ -87,6 +88,7 @@ struct worker_message {
 	/* open */
 	uint32_t gather_dtype, reduce_dtype, reduce_op;
 	double scale;
+	double weight;
 	uint32_t optimizer;
 	bool momentum, nesterov;
 	uint32_t local_worker, local_workers;

@@ -1,5 +1,5 @@
 /*
- * What moves the model on: the end of a micro-batch, the sum, the step, the abort. Each is one question whose answer tells where
+ * What moves the model on: the weight and the end of a micro-batch, the sum, the step, the abort. Each is one question whose answer tells where
  * the model is then; gradient.c draws the consequences for buffers.
  */
 #include <math.h>
@@ -8,6 +8,22 @@
 #include "client/lib/fault.h"
 #include "client/lib/step.h"
 #include "client/lib/model.h"
+
+int fsdp_model_weight(struct fsdp_model *model, double weight)
+{
+	int code = model_check_sealed(model, "fsdp_model_weight");
+	if (code < 0)
+		return code;
+	if (!isfinite((float)weight) || weight < 0)
+		return fault_set(FSDP_E_INVALID,
+				 "fsdp_model_weight: a weight is a number that f32 can hold and not negative, and not "
+				 "%g",
+				 weight);
+	WIRE_CALL_AUTO call = { 0 };
+	struct worker_message request = model_request(model, NULL, WORKER_WEIGHT);
+	request.weight = weight;
+	return model_ask(model, NULL, &request, &call, "fsdp_model_weight");
+}
 
 int fsdp_model_next_micro_batch(struct fsdp_model *model)
 {

@@ -79,7 +79,7 @@ static uint64_t collect_position(const struct unit *unit, uint32_t micro_batch, 
 	return first + rank;
 }
 
-static struct contribution *collect_add(struct unit *unit, uint32_t micro_batch, uint32_t rank)
+static struct contribution *collect_add(struct unit *unit, uint32_t micro_batch, uint32_t rank, float weight)
 {
 	struct contribution *c = engine_alloc(1, sizeof(*c));
 	struct contribution *before = unit->collect.last;
@@ -88,6 +88,7 @@ static struct contribution *collect_add(struct unit *unit, uint32_t micro_batch,
 	c->following = c->position + 1;
 	c->micro_batch = micro_batch;
 	c->rank = rank;
+	c->weight = weight;
 	c->pieces_tail = &c->pieces;
 	while (before && before->position > c->position)
 		before = before->prev;
@@ -152,7 +153,7 @@ void collect_own(struct unit *unit, uint32_t micro_batch, struct outgoing *outgo
 	/* The loop neither hands over a unit twice in a micro-batch nor after the micro-batch has ended. */
 	assert(position >= unit->collect.cursor && !unit->collect.complete &&
 	       !collect_find(unit, micro_batch, model->rank));
-	c = collect_add(unit, micro_batch, model->rank);
+	c = collect_add(unit, micro_batch, model->rank, push_weight(outgoing));
 	c->outgoing = outgoing;
 	c->received = unit->bytes;
 	sum_continue(unit);
@@ -160,13 +161,20 @@ void collect_own(struct unit *unit, uint32_t micro_batch, struct outgoing *outgo
 
 /* ---- PUSH ---- */
 
+/* In a PUSH a weight of 1 is left out, and one of 0 sends none. */
+static float collect_weight(const struct peer_message *message)
+{
+	return message->weight == 0 ? 1.0f : (float)message->weight;
+}
+
 static bool collect_push_is_sane(const struct unit *unit, const struct peer_message *message,
 				 const struct buffer *payload)
 {
 	return payload && message->length > 0 && message->length <= buffer_size(payload) &&
 	       message->length % sizeof(float) == 0 && message->offset % sizeof(float) == 0 &&
 	       message->length <= unit->bytes && message->offset <= unit->bytes - message->length &&
-	       message->micro_batch < ENGINE_MICRO_BATCHES_MAX && message->step <= unit->model->step + 1;
+	       message->micro_batch < ENGINE_MICRO_BATCHES_MAX && message->step <= unit->model->step + 1 &&
+	       isfinite(collect_weight(message)) && collect_weight(message) > 0;
 }
 
 static void collect_duplicate(struct source *source, struct unit *unit, const struct peer_message *message,
@@ -200,6 +208,7 @@ void collect_take(struct source *source, const struct peer_message *message, str
 	struct unit *unit = &model->units[message->unit];
 	uint64_t position = (uint64_t)message->micro_batch * model->world_size + source->rank;
 	struct contribution *c = collect_find(unit, message->micro_batch, source->rank);
+	float weight = collect_weight(message);
 	struct piece *piece;
 	uint64_t known;
 
@@ -212,7 +221,9 @@ void collect_take(struct source *source, const struct peer_message *message, str
 		return;
 	}
 	known = c ? c->received : 0;
-	if (message->offset > known) { /* one life of a link has no gaps, and a new one begins with what is not added */
+	if (message->offset > known ||
+	    (c &&
+	     c->weight != weight)) { /* one life of a link has no gaps, and a new one begins with what is not added */
 		collect_bar(source);
 		return;
 	}
@@ -221,7 +232,7 @@ void collect_take(struct source *source, const struct peer_message *message, str
 		return;
 	}
 	if (!c)
-		c = collect_add(unit, message->micro_batch, source->rank);
+		c = collect_add(unit, message->micro_batch, source->rank, weight);
 	piece = engine_alloc(1, sizeof(*piece));
 	piece->buffer = collect_align(payload);
 	piece->data = (const char *)buffer_data(piece->buffer) + (known - message->offset);

@@ -13,8 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define COLLECT_PIECES_MAX (1u << 20)       /* of one source, that wait to be added */
-#define COLLECT_HELD_CLOSES_MAX 256         /* of one source, of later steps and attempts */
+#define COLLECT_PIECES_MAX (1u << 20) /* of one source, that wait to be added */
+#define COLLECT_HELD_CLOSES_MAX 256   /* of one source, of later steps and attempts */
 
 struct held;
 struct model;
@@ -34,6 +34,7 @@ struct contribution {
 	uint64_t position;                /* micro_batch * world_size + rank */
 	uint64_t following;               /* first position after it that is not known to be absent */
 	uint32_t micro_batch, rank;
+	float weight;                        /* that all of it is multiplied by */
 	uint64_t received, added;            /* bytes, from the start on */
 	uint64_t claimed;                    /* up to where a running task adds; else as added */
 	struct piece *pieces, **pieces_tail; /* from added on, without gaps */

@@ -130,7 +130,7 @@ static void engine_command_gather(struct unit *unit, const struct command *comma
 
 static void engine_command_reduce(struct unit *unit, const struct command *command)
 {
-	push_reduce(unit, command->step, command->attempt, command->micro_batch, command->slot);
+	push_reduce(unit, command);
 }
 
 static void engine_command_abort(struct model *model, const struct command *command)

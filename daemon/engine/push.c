@@ -24,6 +24,7 @@ struct outgoing {
 	struct unit *unit;
 	uint32_t micro_batch;
 	uint64_t slot;
+	double weight;
 	uint32_t waiting; /* owners that have not added all of it */
 	uint32_t leases;  /* out */
 	uint32_t tasks;   /* that read it */
@@ -120,6 +121,7 @@ static bool push_chunk(struct outgoing *outgoing, uint32_t rank, uint64_t size)
 				     .step = model->step,
 				     .attempt = model->attempt,
 				     .micro_batch = outgoing->micro_batch,
+				     .weight = outgoing->weight == 1 ? 0 : outgoing->weight,
 				     .offset = part->sent,
 				     .length = size };
 	struct transport_piece piece = { .offset = part->sent, .size = size };
@@ -171,20 +173,22 @@ static void push_pump_all(struct model *model)
 		push_pump(model, (model->rank + i) % model->world_size);
 }
 
-void push_reduce(struct unit *unit, uint64_t step, uint32_t attempt, uint32_t micro_batch, uint64_t slot)
+void push_reduce(struct unit *unit, const struct command *command)
 {
 	struct model *model = unit->model;
 	struct outgoing **link = &unit->outgoings;
 	struct outgoing *outgoing;
 
-	if (shards_compare(model, step, attempt) || micro_batch >= ENGINE_MICRO_BATCHES_MAX) {
-		push_return_slot(model, unit->index, slot);
+	if (shards_compare(model, command->step, command->attempt) ||
+	    command->micro_batch >= ENGINE_MICRO_BATCHES_MAX || command->weight == 0) {
+		push_return_slot(model, unit->index, command->slot);
 		return;
 	}
 	outgoing = engine_alloc(1, sizeof(*outgoing) + model->world_size * sizeof(outgoing->parts[0]));
 	outgoing->unit = unit;
-	outgoing->micro_batch = micro_batch;
-	outgoing->slot = slot;
+	outgoing->micro_batch = command->micro_batch;
+	outgoing->slot = command->slot;
+	outgoing->weight = command->weight;
 	for (uint32_t rank = 0; rank < model->world_size; rank++) {
 		struct range range = plan_shard_of(model->plan, unit->index, rank);
 
@@ -204,7 +208,7 @@ void push_reduce(struct unit *unit, uint64_t step, uint32_t attempt, uint32_t mi
 		link = &(*link)->next_of_unit;
 	*link = outgoing;
 	push_pump_all(model);
-	collect_own(unit, micro_batch, outgoing);
+	collect_own(unit, command->micro_batch, outgoing);
 }
 
 /* ---- CLOSE ---- */
@@ -417,6 +421,11 @@ const float *push_own_range(const struct outgoing *outgoing)
 	const char *slot = (const char *)plan_memory(model->plan)->grads.base + outgoing->slot;
 
 	return (const float *)(const void *)(slot + outgoing->parts[model->rank].place);
+}
+
+float push_weight(const struct outgoing *outgoing)
+{
+	return (float)outgoing->weight;
 }
 
 bool push_is_hurried(const struct outgoing *outgoing)

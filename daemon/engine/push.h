@@ -38,7 +38,8 @@ struct target {
 	struct outgoing *next; /* the first that is not sent */
 };
 
-void push_reduce(struct unit *unit, uint64_t step, uint32_t attempt, uint32_t micro_batch, uint64_t slot);
+/* With weight 0 it does not count: its slot is given back at once, and the CLOSE says that it is absent. */
+void push_reduce(struct unit *unit, const struct command *command);
 void push_close_command(struct model *model, const struct command *command);
 void push_progress(struct model *model, uint32_t rank, const struct peer_message *message);
 
@@ -50,6 +51,7 @@ void push_drop(struct model *model);
 
 /* For the sum: where our own contribution lies, and what becomes of it. */
 const float *push_own_range(const struct outgoing *outgoing);
+float push_weight(const struct outgoing *outgoing);
 /* Its slot waits for nothing but our own range, or it has waited for a tick. */
 bool push_is_hurried(const struct outgoing *outgoing);
 void push_hold(struct outgoing *outgoing);      /* a task reads it */

@@ -17,6 +17,7 @@ struct sum_source {
 	struct buffer *buffer;             /* a peer's, or */
 	struct outgoing *outgoing;         /* our own */
 	const float *data;
+	float weight;
 };
 
 struct sum_task {
@@ -53,12 +54,14 @@ static void sum_run(struct task *task)
 {
 	struct sum_task *sum = (struct sum_task *)task;
 	float *to = plan_gradient(task->model->plan, sum->unit->index) + sum->from / sizeof(float);
-	const float *sources[REDUCE_SOURCES_MAX];
+	struct reduce_source sources[REDUCE_SOURCES_MAX];
 
 	for (size_t i = 0; i < sum->source_count; i++)
-		sources[i] = sum->sources[i].data;
-	sum->finite = reduce_add_f32(to, sources, sum->source_count, (sum->to - sum->from) / sizeof(float), sum->fresh,
-				     sum->finish, sum->factor);
+		sources[i] = (struct reduce_source){ .data = sum->sources[i].data,
+						     .dtype = FSDP_F32,
+						     .weight = (double)sum->sources[i].weight };
+	sum->finite = reduce_add(to, FSDP_F32, sources, sum->source_count, (sum->to - sum->from) / sizeof(float),
+				 sum->fresh, sum->finish, (double)sum->factor);
 }
 
 static void sum_account(struct sum_task *sum)
@@ -189,6 +192,7 @@ static void sum_take(struct sum_task *sum, struct contribution *c)
 	struct sum_source *source = &sum->sources[sum->source_count++];
 
 	source->contribution = c;
+	source->weight = c->weight;
 	if (c->outgoing) {
 		source->data = push_own_range(c->outgoing) + sum->from / sizeof(float);
 		source->outgoing = c->outgoing;

@@ -159,9 +159,11 @@ void worker_reduce(struct worker *worker, uint32_t registered, struct call *call
 		command->attempt = model->attempt;
 		command->micro_batch = model->micro_batch;
 		command->slot = unit->grad->slot;
+		command->weight = model->weight;
 		unit->grad->state = GRAD_HANDED;
 		unit->grad = NULL;
-		unit->reduced = unit->present = true;
+		unit->reduced = true;
+		unit->present |= model->weight > 0;
 		model->reduced_count++;
 		worker->step_owed = false; /* it goes on, so it knows */
 		group_command(group, command);

@@ -145,6 +145,8 @@ void worker_shard(struct worker *worker, uint32_t unit,
 void worker_grad(struct worker *worker, uint32_t unit,
 		 struct call *call); /* a slot of the gradient pool; the same one until reduce */
 void worker_reduce(struct worker *worker, uint32_t unit, struct call *call);
+/* Of the micro-batch, before its first reduce; finite in f32 and not negative. */
+void worker_weight(struct worker *worker, double weight, struct call *call);
 void worker_next_micro_batch(struct worker *worker, struct call *call);
 void worker_sync(struct worker *worker, struct call *call);
 void worker_step(struct worker *worker, enum step_commit commit, const struct optimizer_options *options,

@@ -100,6 +100,7 @@ int model_new(struct group *group, struct manifest *manifest, struct plan *plan,
 		return -ENOMEM;
 	model->group = group;
 	model->state = MODEL_SEALING;
+	model->weight = 1;
 	model->manifest = manifest_ref(manifest);
 	int code = model_allocate(model, manifest, plan);
 	struct model **end = &group->models;

@@ -83,6 +83,7 @@ struct decision {
 	enum peer_outcome outcome;
 	enum step_commit commit;
 	struct optimizer_options options;
+	bool finite;   /* a step that is skipped though it is: its weights sum to 0 */
 	uint8_t *bits; /* packed */
 	int code;
 	char text[PEER_TEXT_MAX + 1];
@@ -91,6 +92,7 @@ struct decision {
 struct ballot { /* coordinator */
 	bool cast;
 	bool finite;
+	double weights; /* the sum of the rank's */
 	enum step_commit commit;
 	struct optimizer_options options;
 	uint8_t *bits; /* packed; the model's size */
@@ -147,7 +149,8 @@ struct model {
 	/* the step */
 	enum step_phase phase;
 	uint64_t step, applied; /* applied: steps whose units are all done */
-	uint32_t attempt, micro_batch, reduced_count, later_weight;
+	uint32_t attempt, micro_batch, reduced_count;
+	double weight, weights; /* of the micro-batch; the sum over those of this attempt that have ended and count */
 	bool finite;
 	enum step_commit commit; /* of this rank's vote */
 	struct optimizer_options options;

@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,22 +67,23 @@ static void end_micro_batch(struct model *model, bool last)
 {
 	struct command *command = command_new(COMMAND_CLOSE);
 
-	if (model->micro_batch > 0 && model->reduced_count > 0)
-		model->later_weight++;
+	if (model->micro_batch == 0 || model->reduced_count > 0)
+		model->weights += model->weight;
 	command->model = model->number;
 	command->step = model->step;
 	command->attempt = model->attempt;
 	command->micro_batch = model->micro_batch;
 	command->last = last;
-	command->weight = last ? 1.0 + model->later_weight : 0.0;
+	command->weight = last ? model->weights : 0.0;
 	command->bits = group_allocate(model->unit_count, 1);
 	for (uint32_t i = 0; i < model->unit_count; i++)
-		command->bits[i] = model->units[i].reduced ? 0 : 1;
+		command->bits[i] = model->units[i].reduced && model->weight > 0 ? 0 : 1;
 	if (last) {
 		step_move(model, STEP_REDUCING);
 	} else {
 		model->micro_batch++;
 		model->reduced_count = 0;
+		model->weight = 1;
 		for (uint32_t i = 0; i < model->unit_count; i++)
 			model->units[i].reduced = false;
 	}
@@ -89,6 +91,34 @@ static void end_micro_batch(struct model *model, bool last)
 	if (last)
 		call_fail_all(model->group, model, CALL_BIT(CALL_GRAD), FSDP_E_STATE,
 			      "the gradients were synchronised while this call waited");
+}
+
+void worker_weight(struct worker *worker, double weight, struct call *call)
+{
+	struct group *group = worker->group;
+
+	group_enter(group);
+	call_init(call, CALL_WEIGHT, worker, 0);
+	if (step_admits(worker, call)) {
+		struct model *model = worker->model;
+		if (!isfinite((float)weight) || weight < 0) {
+			call_fail(group, call, FSDP_E_INVALID,
+				  "a weight is a number that f32 can hold and not negative, and not %g", weight);
+		} else if (model->phase != STEP_COLLECTING) {
+			call_fail(group, call, FSDP_E_STATE,
+				  "step %" PRIu64 ": the gradients were synchronised: call step first", model->step);
+		} else if (model->reduced_count > 0) {
+			call_fail(group, call, FSDP_E_STATE,
+				  "step %" PRIu64 " micro-batch %" PRIu32
+				  ": a unit was reduced already: the weight is set before the first reduce",
+				  model->step, model->micro_batch);
+		} else {
+			model->weight = (float)weight == 0 ? 0 : weight;
+			worker->step_owed = false; /* it goes on, so it knows */
+			call_succeed(group, call);
+		}
+	}
+	group_leave(group);
 }
 
 /* What every rank keeps of their ends is bounded, so of a model of very many units there are fewer. */
@@ -285,6 +315,7 @@ static void say_vote(struct model *model)
 	message.attempt = model->attempt;
 	message.commit = model->commit;
 	message.finite = model->finite;
+	message.weight = model->weights;
 	message.has_options = true;
 	message.options = step_options_write(&model->options);
 	message.bits = bits;

@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,6 +141,7 @@ static void decide_commit(struct model *model)
 {
 	const struct ballot *own = &model->ballots[model->group->config.rank];
 	uint8_t bits[PEER_BITS_MAX] = { 0 };
+	double weights = 0;
 	bool finite = true;
 
 	for (uint32_t rank = 0; rank < model->group->config.world_size; rank++) {
@@ -149,15 +151,17 @@ static void decide_commit(struct model *model)
 		if (!own->cast)
 			own = ballot;
 		finite = finite && ballot->finite;
+		weights += ballot->weights;
 		for (size_t i = 0; i < model->bits_size; i++)
 			bits[i] = (uint8_t)(bits[i] | ballot->bits[i]);
 	}
-	bool apply = finite || own->commit == COMMIT_STAGING;
+	bool apply = (finite && weights > 0) || own->commit == COMMIT_STAGING;
 	struct decision decision = { .step = model->step,
 				     .attempt = model->attempt,
 				     .outcome = apply ? PEER_APPLY : PEER_SKIP,
 				     .commit = own->commit,
 				     .options = own->options,
+				     .finite = finite,
 				     .bits = bits };
 	decide(model, &decision);
 }
@@ -227,8 +231,9 @@ void votes_hear_vote(struct group *group, uint32_t rank, const struct peer_messa
 	(void)payload;
 
 	if (!model || !model_is_live(model) || message->commit > COMMIT_STAGING ||
-	    message->bits_size != model->bits_size || votes_catch_up(model, rank, message->step, message->attempt) ||
-	    message->step != model->step || message->attempt != model->attempt)
+	    message->bits_size != model->bits_size || !isfinite(message->weight) || message->weight < 0 ||
+	    votes_catch_up(model, rank, message->step, message->attempt) || message->step != model->step ||
+	    message->attempt != model->attempt)
 		return;
 	struct ballot *ballot = &model->ballots[rank];
 	if (ballot->cast) {
@@ -237,6 +242,7 @@ void votes_hear_vote(struct group *group, uint32_t rank, const struct peer_messa
 	}
 	ballot->cast = true;
 	ballot->finite = message->finite;
+	ballot->weights = message->weight;
 	ballot->commit = (enum step_commit)message->commit;
 	ballot->options = step_options_read(&message->options);
 	ballot->bits = group_allocate(model->bits_size, 1);

@@ -45,7 +45,9 @@ static void begin_attempt(struct model *model, uint64_t step, uint32_t attempt)
 	step_move(model, STEP_COLLECTING);
 	model->step = step;
 	model->attempt = attempt;
-	model->micro_batch = model->reduced_count = model->later_weight = 0;
+	model->micro_batch = model->reduced_count = 0;
+	model->weight = 1;
+	model->weights = 0;
 	model->abort_wanted = false;
 	model->finite = false;
 	model->wait_count = 0;
@@ -129,7 +131,9 @@ static void committed(struct model *model, const struct decision *decision)
 	model->steps_skipped += !applied;
 	gradient_release(model);
 	group_notice(group, NOTICE_STEP_COMMITTED, model, NULL, -1, "step %" PRIu64 " was %s", decision->step,
-		     applied ? "applied" : "skipped: a gradient was not finite");
+		     applied            ? "applied"
+		     : decision->finite ? "skipped: its weights sum to 0"
+					: "skipped: a gradient was not finite");
 	answer_step(model, decision);
 	call_fail_all(group, model, CALL_BIT(CALL_ABORT), FSDP_E_STATE,
 		      "the step was committed before it could be aborted");
@@ -210,6 +214,7 @@ void step_hear_decision(struct group *group, uint32_t rank, const struct peer_me
 				     .outcome = (enum peer_outcome)message->outcome,
 				     .commit = (enum step_commit)message->commit,
 				     .options = step_options_read(&message->options),
+				     .finite = message->finite,
 				     .bits = message->bits,
 				     .code = message->code };
 	snprintf(decision.text, sizeof(decision.text), "%s", message->text);
@@ -228,6 +233,7 @@ void step_tell(struct model *model, uint32_t rank, const struct decision *decisi
 	message.outcome = decision->outcome;
 	message.commit = decision->commit;
 	message.code = decision->code;
+	message.finite = decision->finite;
 	message.has_options = decision->outcome != PEER_ABORT_STEP;
 	message.options = step_options_write(&decision->options);
 	if (decision->outcome != PEER_ABORT_STEP) {

@@ -65,6 +65,8 @@ void worker_attached(struct worker *worker, bool resumed)
 
 	worker_move(worker, WORKER_ATTACHED);
 	all_reduce_restart(worker->model); /* it asks from number 0 on, whatever its predecessor asked */
+	if (worker->model->reduced_count == 0)
+		worker->model->weight = 1;                   /* its predecessor's is forgotten with it */
 	worker->group->heartbeat_ms = worker->group->now_ms; /* who is attached is said soon: a drop depends on it */
 	if (worker->plan != worker->model->plan) {
 		plan_unref(worker->plan);

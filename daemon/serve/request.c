@@ -323,6 +323,11 @@ static void serve_unit_now(struct request *request, const struct worker_message 
 		request_answer(request, &(struct worker_message){ .unit = message->unit }, NULL, 0);
 }
 
+static void serve_weight(struct request *request, const struct worker_message *message)
+{
+	worker_weight(request->opened->worker, message->weight, give_to_group(request));
+}
+
 static void serve_load(struct request *request, const struct worker_message *message)
 {
 	worker_load(request->opened->worker, message->unit, message->slot, give_to_group(request));
@@ -403,6 +408,7 @@ static const struct request_row rows[] = {
 	{ WORKER_SHARD, "shard", NEEDS_UNIT, serve_unit_call, worker_shard, NULL, NULL },
 	{ WORKER_GRAD, "grad", NEEDS_UNIT, serve_unit_call, worker_grad, NULL, NULL },
 	{ WORKER_REDUCE, "reduce", NEEDS_UNIT, serve_unit_call, worker_reduce, NULL, NULL },
+	{ WORKER_WEIGHT, "weight", NEEDS_SEALED, serve_weight, NULL, NULL, NULL },
 	{ WORKER_NEXT_MICRO_BATCH, "next micro-batch", NEEDS_SEALED, serve_worker_call, NULL, NULL,
 	  worker_next_micro_batch },
 	{ WORKER_SYNC, "sync", NEEDS_SEALED, serve_worker_call, NULL, NULL, worker_sync },

@@ -24,7 +24,8 @@ enum command_kind {
 	COMMAND_LOAD,   /* copy this rank's range of unit from the slot (not if `compare`), hash each: REPORT_LOADED */
 	COMMAND_PUBLISH, /* initial values agree everywhere: unit goes from version 0 to 1 */
 	COMMAND_GATHER, /* fill the gather slot with unit at `version` or later: REPORT_GATHERED */
-	COMMAND_REDUCE, /* this node's contribution: the gradient slot of unit in (step, attempt, micro_batch) */
+	COMMAND_REDUCE, /* this node's contribution: the gradient slot of unit in (step, attempt, micro_batch), times weight; of
+			   weight 0 the slot is given back */
 	COMMAND_CLOSE,  /* this node's micro_batch has ended: absent[unit] marks what it lacks; last, weight */
 	COMMAND_APPLY,  /* the decision: commit step. outcome, commit, options, present[unit] */
 	COMMAND_ABORT,  /* the decision: step is tried again under `attempt`; everything of lower attempts is dropped */
@@ -53,7 +54,7 @@ struct command {
 	uint8_t *bits; /* absent or present, one byte a unit, canonical order, heap */
 	bool compare;  /* COMMAND_LOAD: only hash */
 	bool last;     /* COMMAND_CLOSE: the step's last micro-batch of this node */
-	double weight; /* COMMAND_CLOSE with last: the sum of this node's weights in this step */
+	double weight; /* COMMAND_REDUCE; COMMAND_CLOSE with last: the sum of this node's weights in this step */
 	enum step_outcome outcome;
 	enum step_commit commit;
 	struct optimizer_options options;

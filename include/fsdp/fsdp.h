@@ -44,9 +44,9 @@
  * inherited: touching it in the child faults.
  *
  * Aborts. A step may be aborted by a deadline, by a lost peer, by an operator, by any worker. Then one call of
- * gradient, reduce, next_micro_batch, sync, all_reduce or step returns FSDP_E_ABORTED (or the reason's own code, where it was
- * waiting), every gradient of the step that was handed over is dropped on every rank, and every gradient buffer
- * that was not is taken back: begin the step again with its first micro-batch. A rank that could not ask the
+ * gradient, reduce, weight, next_micro_batch, sync, all_reduce or step returns FSDP_E_ABORTED (or the reason's own
+ * code, where it was waiting), every gradient of the step that was handed over is dropped on every rank, and every
+ * gradient buffer that was not is taken back: begin the step again with its first micro-batch. A rank that could not ask the
  * coordinator at its deadline has given the attempt up alone: these calls return the same code until it is heard.
  */
 #ifndef FSDP_FSDP_H
@@ -114,8 +114,8 @@ FSDP_API int fsdp_client_group(struct fsdp_client *client, struct fsdp_group *re
 /* ---- A model: what every rank registers alike ---- */
 
 enum fsdp_reduce_op {
-	FSDP_MEAN = 0, /* of all contributions */
-	FSDP_SUM = 1,  /* of all contributions, times scale */
+	FSDP_MEAN = 0, /* of all contributions, by their weights */
+	FSDP_SUM = 1,  /* of all contributions times their weights, then times scale */
 	FSDP_MAX = 2,  /* of fsdp_model_all_reduce alone */
 	FSDP_MIN = 3   /* likewise */
 };
@@ -301,6 +301,19 @@ FSDP_API int fsdp_unit_grad(struct fsdp_unit *unit, size_t index, void **ret_gra
  * FSDP_E_ABORTED, FSDP_E_LOST.
  */
 FSDP_API int fsdp_unit_reduce(struct fsdp_unit *unit);
+
+/*
+ * This worker's weight for the present micro-batch (say its number of samples), before its first fsdp_unit_reduce in
+ * it; 1 where it is not called, and again with each micro-batch. A gradient is multiplied by it in f32 before it is
+ * added, and the mean is divided by the sum of the weights of all workers and micro-batches that count: every worker's
+ * first, whether or not it reduced anything in it, and those later ones in which it did. A sum's gradients are
+ * multiplied too. At weight 0 nothing of the micro-batch is looked at, NaNs included: a worker that has run out of data
+ * goes on so. Where all weights sum to 0, fsdp_model_sync_gradients gives zeros and the step is skipped on every rank.
+ * Waits for the daemon. Not collective. FSDP_E_INVALID: negative, not finite, or more than an f32 can hold; below its
+ * least one counts as 0. FSDP_E_STATE: a unit was reduced in this micro-batch, or gradients were synchronised and the
+ * step was not made. FSDP_E_ABORTED, FSDP_E_LOST.
+ */
+FSDP_API int fsdp_model_weight(struct fsdp_model *model, double weight);
 
 /*
  * Ends this worker's micro-batch and begins the next one of the same step, which adds up. What was not reduced is

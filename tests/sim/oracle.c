@@ -25,7 +25,8 @@ struct oracle_attempt {
 	struct oracle_attempt *next;
 	uint64_t step;
 	uint32_t attempt;
-	uint8_t *given; /* [micro_batch][rank][unit] */
+	uint8_t *given;  /* [micro_batch][rank][unit] */
+	double *weights; /* [micro_batch][rank] */
 };
 
 struct oracle {
@@ -76,6 +77,7 @@ void oracle_free(struct oracle *oracle)
 		struct oracle_attempt *attempt = oracle->attempts;
 		oracle->attempts = attempt->next;
 		free(attempt->given);
+		free(attempt->weights);
 		free(attempt);
 	}
 	free(oracle);
@@ -107,20 +109,42 @@ static uint8_t *oracle_given(const struct oracle *oracle, const struct oracle_at
 	return &attempt->given[(micro_batch * oracle->world_size + rank) * WORKLOAD_UNITS_MAX + unit];
 }
 
-void oracle_contribute(struct oracle *oracle, uint64_t step, uint32_t number, uint32_t micro_batch, uint32_t rank,
-		       uint32_t unit)
+static struct oracle_attempt *oracle_make(struct oracle *oracle, uint64_t step, uint32_t number)
 {
 	struct oracle_attempt *attempt = oracle_find(oracle, step, number);
+	size_t count = (size_t)ORACLE_MICRO_BATCHES_MAX * oracle->world_size;
 	if (!attempt) {
 		attempt = memory_zeroed(sizeof(*attempt));
 		attempt->step = step;
 		attempt->attempt = number;
-		attempt->given =
-			memory_zeroed((size_t)ORACLE_MICRO_BATCHES_MAX * oracle->world_size * WORKLOAD_UNITS_MAX);
+		attempt->given = memory_zeroed(count * WORKLOAD_UNITS_MAX);
+		attempt->weights = memory_zeroed(count * sizeof(double));
+		for (size_t i = 0; i < count; i++) {
+			attempt->weights[i] = 1;
+		}
 		attempt->next = oracle->attempts;
 		oracle->attempts = attempt;
 	}
-	*oracle_given(oracle, attempt, micro_batch, rank, unit) = 1;
+	return attempt;
+}
+
+void oracle_contribute(struct oracle *oracle, uint64_t step, uint32_t number, uint32_t micro_batch, uint32_t rank,
+		       uint32_t unit)
+{
+	*oracle_given(oracle, oracle_make(oracle, step, number), micro_batch, rank, unit) = 1;
+}
+
+static double *oracle_weight(const struct oracle *oracle, const struct oracle_attempt *attempt, uint32_t micro_batch,
+			     uint32_t rank)
+{
+	assert(micro_batch < ORACLE_MICRO_BATCHES_MAX && rank < oracle->world_size);
+	return &attempt->weights[micro_batch * oracle->world_size + rank];
+}
+
+void oracle_weigh(struct oracle *oracle, uint64_t step, uint32_t number, uint32_t micro_batch, uint32_t rank,
+		  double weight)
+{
+	*oracle_weight(oracle, oracle_make(oracle, step, number), micro_batch, rank) = weight;
 }
 
 bool oracle_has(const struct oracle *oracle, uint64_t step, uint32_t number, uint32_t micro_batch, uint32_t rank,
@@ -137,7 +161,16 @@ void oracle_forget(struct oracle *oracle, uint64_t step, uint32_t number, uint32
 		for (uint32_t u = 0; u < oracle->workload->unit_count; u++) {
 			*oracle_given(oracle, attempt, m, rank, u) = 0;
 		}
+		*oracle_weight(oracle, attempt, m, rank) = 1;
 	}
+}
+
+/* Whether a rank handed over what counts: of weight 0 nothing does. */
+static bool oracle_counts(const struct oracle *oracle, const struct oracle_attempt *attempt, uint32_t micro_batch,
+			  uint32_t rank, uint32_t unit)
+{
+	return *oracle_given(oracle, attempt, micro_batch, rank, unit) &&
+	       *oracle_weight(oracle, attempt, micro_batch, rank) > 0;
 }
 
 /* The first micro-batch of a rank counts; a later one only where something was handed over. */
@@ -145,13 +178,13 @@ static double oracle_weights(const struct oracle *oracle, const struct oracle_at
 {
 	double weights = 0;
 	for (uint32_t r = 0; r < oracle->world_size; r++) {
-		double own = 1;
+		double own = attempt ? *oracle_weight(oracle, attempt, 0, r) : 1;
 		for (uint32_t m = 1; attempt && m < ORACLE_MICRO_BATCHES_MAX; m++) {
 			bool touched = false;
 			for (uint32_t u = 0; u < oracle->workload->unit_count; u++) {
 				touched |= *oracle_given(oracle, attempt, m, r, u);
 			}
-			own += touched;
+			own += touched ? *oracle_weight(oracle, attempt, m, r) : 0;
 		}
 		weights += own;
 	}
@@ -162,7 +195,7 @@ static bool oracle_is_present(const struct oracle *oracle, const struct oracle_a
 {
 	for (uint32_t m = 0; attempt && m < ORACLE_MICRO_BATCHES_MAX; m++) {
 		for (uint32_t r = 0; r < oracle->world_size; r++) {
-			if (*oracle_given(oracle, attempt, m, r, unit)) {
+			if (oracle_counts(oracle, attempt, m, r, unit)) {
 				return true;
 			}
 		}
@@ -180,13 +213,15 @@ bool oracle_mean(const struct oracle *oracle, uint32_t number, uint32_t unit, fl
 	memset(ret_values, 0, total * sizeof(float));
 	for (uint32_t m = 0; attempt && m < ORACLE_MICRO_BATCHES_MAX; m++) {
 		for (uint32_t r = 0; r < oracle->world_size; r++) {
-			if (!*oracle_given(oracle, attempt, m, r, unit)) {
+			if (!oracle_counts(oracle, attempt, m, r, unit)) {
 				continue;
 			}
 			struct workload_place place = { oracle->life, oracle->step, number, m, r, unit };
 			workload_gradient(workload, &place, gradient);
+			float weight = (float)*oracle_weight(oracle, attempt, m, r);
 			for (uint64_t i = 0; i < total; i++) {
-				ret_values[i] = begun ? ret_values[i] + gradient[i] : gradient[i];
+				float product = weight == 1 ? gradient[i] : gradient[i] * weight;
+				ret_values[i] = begun ? ret_values[i] + product : product;
 			}
 			begun = true;
 		}
@@ -263,7 +298,7 @@ static bool oracle_update(struct oracle *oracle, uint32_t number)
 	const struct oracle_attempt *attempt = oracle_find(oracle, oracle->step, number);
 	struct optimizer_options options = workload_step_options(workload, oracle->life, oracle->step);
 	float *means[WORKLOAD_UNITS_MAX];
-	bool finite = true;
+	bool finite = oracle_weights(oracle, attempt) > 0;
 	for (uint32_t u = 0; u < workload->unit_count; u++) {
 		means[u] = memory_zeroed(workload->units[u].total * sizeof(float));
 		finite &= oracle_mean(oracle, number, u, means[u]);

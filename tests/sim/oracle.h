@@ -22,6 +22,9 @@ void oracle_contribute(struct oracle *oracle, uint64_t step, uint32_t attempt, u
 		       uint32_t unit);
 bool oracle_has(const struct oracle *oracle, uint64_t step, uint32_t attempt, uint32_t micro_batch, uint32_t rank,
 		uint32_t unit);
+/* A rank has set the weight of its micro-batch; 1 where it has not. */
+void oracle_weigh(struct oracle *oracle, uint64_t step, uint32_t attempt, uint32_t micro_batch, uint32_t rank,
+		  double weight);
 /* A rank begins the attempt again: its new trainer was told that nothing of the old one is there. */
 void oracle_forget(struct oracle *oracle, uint64_t step, uint32_t attempt, uint32_t rank);
 

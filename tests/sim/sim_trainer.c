@@ -283,6 +283,16 @@ static void trainer_all_reduce(struct trainer *trainer)
 			  trainer_main(trainer, ACT_ALL_REDUCE, 0));
 }
 
+static void trainer_weigh(struct trainer *trainer)
+{
+	static const double weights[] = { 0, 0, 0.1, 0.5, 2, 2.7, 64, 1e-60 };
+	struct call *call = trainer_main(trainer, ACT_WEIGHT, 0);
+	double weight = weights[dice_below(&trainer->dice, sizeof(weights) / sizeof(weights[0]))];
+	bool none = workload_is_weightless(workload_of(trainer), oracle_life(trainer->of->oracle), trainer->step);
+	trainer->main.weight = none || weight < 1e-45 ? 0 : weight;
+	worker_weight(trainer->worker, none ? 0 : weight, call);
+}
+
 /* Begins the next action. Returns whether the script may go on at once. */
 static bool trainer_act(struct trainer *trainer, const struct action *action)
 {
@@ -317,6 +327,9 @@ static bool trainer_act(struct trainer *trainer, const struct action *action)
 	case ACT_REDUCE:
 		check_slot(trainer, unit);
 		worker_reduce(trainer->worker, registered, trainer_main(trainer, ACT_REDUCE, unit));
+		return false;
+	case ACT_WEIGHT:
+		trainer_weigh(trainer);
 		return false;
 	case ACT_NEXT:
 		worker_next_micro_batch(trainer->worker, trainer_main(trainer, ACT_NEXT, 0));

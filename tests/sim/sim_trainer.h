@@ -19,6 +19,7 @@ enum act {
 	ACT_USE,     /* wait for it, compare */
 	ACT_RESHARD,
 	ACT_REDUCE,
+	ACT_WEIGHT, /* set one, drawn when it is called */
 	ACT_NEXT,
 	ACT_SYNC,  /* then compare this rank's gradients */
 	ACT_SHARD, /* then compare this rank's masters */
@@ -62,6 +63,7 @@ struct trainer_call {
 	uint32_t unit;
 	uint64_t started_us, deadline_ms;
 	uint64_t step; /* the trainer's when it called */
+	double weight;
 };
 
 struct trainer_hold {

@@ -30,6 +30,8 @@ enum tally_event {
 	EVENT_COMPARED_SHARD,
 	EVENT_COMPARED_GRADIENT,
 	EVENT_LEFT_OUT,
+	EVENT_WEIGHED,
+	EVENT_WEIGHED_NOTHING,
 	EVENT_OLD_CONNECTION, /* a message of a connection that was broken before it arrived */
 	EVENT_QUEUE_FULL,
 	EVENT_DUPLICATE,

@@ -10,8 +10,8 @@
 
 static bool act_is_of_step(enum act act)
 {
-	return act == ACT_GRAD || act == ACT_REDUCE || act == ACT_NEXT || act == ACT_SYNC || act == ACT_STEP ||
-	       act == ACT_ALL_REDUCE || act == ACT_ABORT;
+	return act == ACT_GRAD || act == ACT_REDUCE || act == ACT_WEIGHT || act == ACT_NEXT || act == ACT_SYNC ||
+	       act == ACT_STEP || act == ACT_ALL_REDUCE || act == ACT_ABORT;
 }
 
 /* Where the trainer stands, as a call of the step says that succeeded. */
@@ -76,6 +76,11 @@ static void trainer_succeeded(struct trainer *trainer, struct trainer_call *call
 	case ACT_REDUCE:
 		trainer->has_slot[call->unit] = false;
 		oracle_contribute(trainer->of->oracle, step, attempt, micro_batch, trainer->node->rank, call->unit);
+		break;
+	case ACT_WEIGHT:
+		oracle_weigh(trainer->of->oracle, answer->step, answer->attempt, answer->micro_batch,
+			     trainer->node->rank, call->weight);
+		tally_count(TALLY_EVENT, call->weight > 0 ? EVENT_WEIGHED : EVENT_WEIGHED_NOTHING);
 		break;
 	case ACT_SYNC:
 		check_gradients(trainer);

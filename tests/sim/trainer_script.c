@@ -106,6 +106,8 @@ void script_step(struct trainer *trainer)
 	uint32_t units[SIM_UNITS];
 	bool staging = workload_commit(&trainer->sim->workloads[trainer->model], oracle_life(trainer->of->oracle),
 				       trainer->step) == COMMIT_STAGING;
+	bool weightless = workload_is_weightless(&trainer->sim->workloads[trainer->model],
+						 oracle_life(trainer->of->oracle), trainer->step);
 	uint32_t batches = (uint32_t)dice_between(&trainer->dice, 1, 3);
 	uint32_t all_reduces = script_all_reduces(trainer, true);
 	script_clear(trainer);
@@ -116,6 +118,9 @@ void script_step(struct trainer *trainer)
 	for (uint32_t m = 0; m < batches; m++) {
 		if (m > 0) {
 			script_add(trainer, ACT_NEXT, 0);
+		}
+		if (weightless || dice_chance(&trainer->dice, 300)) {
+			script_add(trainer, ACT_WEIGHT, 0);
 		}
 		script_shuffle(trainer, units);
 		if (dice_chance(&trainer->dice, 800)) {

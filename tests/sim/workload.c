@@ -126,6 +126,11 @@ void workload_gradient(const struct workload *workload, const struct workload_pl
 	}
 }
 
+bool workload_is_weightless(const struct workload *workload, uint64_t life, uint64_t step)
+{
+	return DICE_HASH(workload->seed, STREAM_STEP, life, step, 2) % 16 == 0;
+}
+
 enum step_commit workload_commit(const struct workload *workload, uint64_t life, uint64_t step)
 {
 	return DICE_HASH(workload->seed, STREAM_STEP, life, step) % 6 == 0 ? COMMIT_STAGING : COMMIT_OPTIMIZER;

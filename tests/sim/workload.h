@@ -42,6 +42,8 @@ struct workload_place { /* of one contribution */
 };
 void workload_gradient(const struct workload *workload, const struct workload_place *place, float *ret_values);
 
+/* In that step every weight is 0. */
+bool workload_is_weightless(const struct workload *workload, uint64_t life, uint64_t step);
 enum step_commit workload_commit(const struct workload *workload, uint64_t life, uint64_t step);
 struct optimizer_options workload_step_options(const struct workload *workload, uint64_t life, uint64_t step);
 float workload_staging(const struct workload *workload, uint64_t life, uint64_t step, uint32_t unit, uint64_t element);

@@ -219,6 +219,9 @@ static void fake_serve(struct fake *fake, const struct worker_message *request, 
 			answer->values[i] =
 				request->combine == WORKER_SUM ? 2 * request->values[i] : request->values[i];
 		break;
+	case WORKER_WEIGHT:
+		fake->weight = request->weight;
+		break;
 	case WORKER_UNSHARD_START:
 	case WORKER_SYNC:
 	case WORKER_CLOSE:

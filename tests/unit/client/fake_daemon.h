@@ -47,6 +47,7 @@ struct fake {
 	struct fake_unit units[FAKE_UNITS_MAX];
 	size_t unit_count;
 	uint64_t step;
+	double weight;
 	uint32_t attempt, micro_batch;
 	struct worker_message held;
 	/* For any thread. */

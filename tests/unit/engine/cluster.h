@@ -47,6 +47,7 @@ struct cluster {
 	uint32_t size;
 	uint64_t now_ms, next_connection, generation;
 	bool jobs_held;
+	double weight;                                                   /* of the next contributions; 0: 1 */
 	struct cluster_link links[CLUSTER_NODES_MAX][CLUSTER_NODES_MAX]; /* [from][to] */
 	struct cluster_node nodes[CLUSTER_NODES_MAX];
 };

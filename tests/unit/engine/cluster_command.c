@@ -88,6 +88,7 @@ void cluster_reduce_in(struct cluster *cluster, uint32_t rank, uint32_t unit, ui
 	reduce->attempt = attempt;
 	reduce->micro_batch = micro_batch;
 	reduce->slot = (uint64_t)slot * CLUSTER_SLOT_BYTES;
+	reduce->weight = cluster->weight != 0 ? cluster->weight : 1;
 	cluster_give(cluster, rank, reduce);
 }
 

@@ -54,6 +54,9 @@ VIOLATION(push_with_a_gap, zeros, .op = PEER_PUSH, .offset = 8, .length = 4)
 VIOLATION(push_of_a_step_that_nobody_can_be_in, zeros, .op = PEER_PUSH, .step = 2, .length = 4)
 VIOLATION(push_of_too_late_a_micro_batch, zeros, .op = PEER_PUSH, .micro_batch = 65536, .length = 4)
 VIOLATION(push_of_more_than_a_shard, zeros, .op = PEER_PUSH, .length = 65536 * 4)
+VIOLATION(push_with_a_weight_below_zero, zeros, .op = PEER_PUSH, .length = 4, .weight = -1)
+VIOLATION(push_with_a_weight_beyond_f32, zeros, .op = PEER_PUSH, .length = 4, .weight = 1e39)
+VIOLATION(push_with_a_weight_below_f32, zeros, .op = PEER_PUSH, .length = 4, .weight = 1e-60)
 VIOLATION(close_with_bits_of_another_size, NULL, .op = PEER_CLOSE, .bits = (uint8_t[]){ 0, 0 }, .bits_size = 2)
 VIOLATION(close_with_a_weight_below_zero, NULL, .op = PEER_CLOSE, .last = true, .weight = -1)
 VIOLATION(close_of_a_step_that_nobody_can_be_in, NULL, .op = PEER_CLOSE, .step = 7)
@@ -151,5 +154,23 @@ Test(hostile, messages_of_an_unknown_model_do_nothing)
 	cluster_forge(cluster, 1, 0, &(struct peer_message){ .op = PEER_READ, .model = 5, .version = 1 }, NULL);
 	cluster_run(cluster);
 	cr_assert_eq(cluster->nodes[0].counters.violations, 0);
+	cluster_free(cluster);
+}
+
+/* All of a contribution has one weight. */
+Test(hostile, a_weight_that_changes_within_a_contribution_is_a_violation)
+{
+	struct cluster *cluster = hostile_cluster();
+	struct peer_message push = { .op = PEER_PUSH, .length = 4, .weight = 2 };
+
+	cluster_run(cluster);
+	cluster_forge(cluster, 1, 0, &push, zeros);
+	cluster_run(cluster);
+	cr_assert_eq(cluster->nodes[0].counters.violations, 0);
+	push.offset = 4;
+	push.weight = 3;
+	cluster_forge(cluster, 1, 0, &push, zeros);
+	cluster_run(cluster);
+	cr_assert_eq(cluster->nodes[0].counters.violations, 1);
 	cluster_free(cluster);
 }

@@ -64,6 +64,44 @@ Test(reduce, adds_in_rank_order_whoever_comes_first)
 	}
 }
 
+/* Products are rounded before they are added: 3 * f32(1/3) is 1 in f32. */
+Test(reduce, a_weight_is_multiplied_before_adding_and_divided_by_at_the_end)
+{
+	const double weights[] = { 3, 1, 0.5 };
+	const float values[] = { 1.0f / 3.0f, 2, 8 };
+	struct cluster *cluster = cluster_of(3, REDUCE_MEAN, 1, (uint64_t[]){ 4099, CLUSTER_UNITS_END });
+
+	for (uint32_t rank = 0; rank < 3; rank++) {
+		cluster->weight = weights[rank];
+		cluster_reduce(cluster, rank, 0, 0, 0, values[rank], 0);
+		cluster_close(cluster, rank, 0, NULL, true, weights[rank]);
+	}
+	cluster_run(cluster);
+	expect_reduced(cluster);
+	for (uint64_t i = 0; i < 4099; i++)
+		cr_assert_eq(cluster_gradient(cluster, 0, i), 7.0f / 4.5f);
+	cluster_free(cluster);
+}
+
+Test(reduce, at_weight_0_the_slot_comes_back_at_once_and_nothing_is_sent)
+{
+	struct cluster *cluster = cluster_of(2, REDUCE_MEAN, 1, (uint64_t[]){ 4, CLUSTER_UNITS_END });
+	struct command *ignored = cluster_command(COMMAND_REDUCE);
+
+	cluster_slot(cluster, 1, 0)[0] = NAN;
+	cluster_give(cluster, 1, ignored);
+	cr_assert_eq(cluster_count(cluster, 1, REPORT_RETURNED), 1);
+	cluster_close(cluster, 1, 0, "1", true, 0);
+	cluster_reduce(cluster, 0, 0, 0, 0, 6, 0);
+	cluster_close(cluster, 0, 0, NULL, true, 1);
+	cluster_run(cluster);
+	expect_reduced(cluster);
+	cr_assert_eq(cluster_gradient(cluster, 0, 0), 6.0f);
+	cr_assert_eq(cluster_gradient(cluster, 0, 3), 6.0f);
+	cr_assert_eq(cluster->nodes[1].counters.pushed_bytes, 0);
+	cluster_free(cluster);
+}
+
 Test(reduce, large_units_go_through_windows_and_jobs)
 {
 	struct cluster *cluster = cluster_of(3, REDUCE_SUM, 0.5, (uint64_t[]){ 500000, CLUSTER_UNITS_END });

@@ -42,7 +42,7 @@ struct node {
 	bool closed;
 	uint64_t closed_step;
 	uint32_t closed_attempt;
-	double weight;
+	double weight, handed_weight; /* of the last CLOSE; of the last reduction */
 	uint8_t absent[CLUSTER_UNITS_MAX], present[CLUSTER_UNITS_MAX];
 	uint64_t handed[CLUSTER_SLOTS_MAX]; /* slots of reductions */
 	uint32_t handed_count, gathers, published, applied, aborted, dropped;

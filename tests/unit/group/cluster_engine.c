@@ -85,6 +85,7 @@ static void on_reduce(struct node *node, struct command *command)
 {
 	cr_assert_lt(node->handed_count, CLUSTER_SLOTS_MAX);
 	node->handed[node->handed_count++] = command->slot;
+	node->handed_weight = command->weight;
 }
 
 static bool is_closed(const struct node *node, const struct node *other)

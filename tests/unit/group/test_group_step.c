@@ -166,6 +166,84 @@ Test(group_step, micro_batches_that_count_add_to_the_weight)
 	free_all(cluster, calls, 6);
 }
 
+static void weigh(struct cluster *cluster, uint32_t rank, double weight, int code)
+{
+	struct test_call *call = test_call(0);
+	worker_weight(cluster->nodes[rank].worker, weight, &call->call);
+	assert_answer(call, code);
+	free(call);
+}
+
+Test(group_step, a_weight_is_of_one_micro_batch_and_set_before_its_first_reduce)
+{
+	struct cluster *cluster = loaded(1);
+	struct test_call *calls[] = { test_call(0), test_call(0), test_call(0), test_call(0), test_call(0) };
+	struct worker *worker = cluster->nodes[0].worker;
+	weigh(cluster, 0, -1, FSDP_E_INVALID);
+	weigh(cluster, 0, (double)INFINITY, FSDP_E_INVALID);
+	weigh(cluster, 0, 1e39, FSDP_E_INVALID);
+	weigh(cluster, 0, 2, 0);
+	weigh(cluster, 0, 3.5, 0);
+	cluster_reduce(cluster, 0, 0);
+	cr_assert_eq(cluster->nodes[0].handed_weight, 3.5);
+	weigh(cluster, 0, 2, FSDP_E_STATE);
+	worker_next_micro_batch(worker, &calls[0]->call);
+	cluster_reduce(cluster, 0, 0);
+	cr_assert_eq(cluster->nodes[0].handed_weight, 1);
+	worker_next_micro_batch(worker, &calls[1]->call);
+	weigh(cluster, 0, 100, 0); /* nothing is reduced in it */
+	worker_next_micro_batch(worker, &calls[2]->call);
+	weigh(cluster, 0, 0, 0);
+	cluster_reduce(cluster, 0, 1);
+	worker_sync(worker, &calls[3]->call);
+	cluster_run(cluster);
+	assert_answer(calls[3], 0);
+	cr_assert_eq(cluster->nodes[0].weight, 4.5);
+	cr_assert_eq(cluster->nodes[0].absent[1], 1);
+	weigh(cluster, 0, 1, FSDP_E_STATE);
+	cluster_step(cluster, 0, 0.1, calls[4]);
+	assert_answer(calls[4], 0);
+	cr_assert_eq(cluster->nodes[0].present[0], 1);
+	cr_assert_eq(cluster->nodes[0].present[1], 0);
+	free_all(cluster, calls, 5);
+}
+
+Test(group_step, weights_that_sum_to_0_skip_it_everywhere)
+{
+	struct cluster *cluster = loaded(2);
+	struct test_call *steps[] = { test_call(0), test_call(0), test_call(0), test_call(0) };
+	for (uint32_t rank = 0; rank < 2; rank++) {
+		weigh(cluster, rank, rank ? 1e-60 : 0, 0);
+		cluster_reduce(cluster, rank, 0);
+		cluster_step(cluster, rank, 0.1, steps[rank]);
+	}
+	for (uint32_t rank = 0; rank < 2; rank++) {
+		assert_answer(steps[rank], 0);
+		cr_assert_eq(steps[rank]->answer.outcome, STEP_SKIPPED);
+		cr_assert_eq(steps[rank]->answer.step, 1);
+		cr_assert_eq(group_unit(cluster->nodes[rank].group, 0, 0).version, 1);
+		cr_assert_eq(group_model(cluster->nodes[rank].group, 0).steps_skipped, 1);
+		assert_has(cluster_notice(&cluster->nodes[rank], NOTICE_STEP_COMMITTED), "its weights sum to 0");
+		cluster_reduce(cluster, rank, 0); /* of weight 1 again */
+		cluster_step(cluster, rank, 0.1, steps[2 + rank]);
+	}
+	for (uint32_t rank = 0; rank < 2; rank++)
+		cr_assert_eq(steps[2 + rank]->answer.outcome, STEP_APPLIED);
+	free_all(cluster, steps, 4);
+}
+
+Test(group_step, a_successor_begins_with_weight_1)
+{
+	struct cluster *cluster = loaded(1);
+	weigh(cluster, 0, 7, 0);
+	worker_detach(cluster->nodes[0].worker);
+	cluster_attach(cluster, 0, NULL);
+	cluster_run(cluster);
+	cluster_reduce(cluster, 0, 0);
+	cr_assert_eq(cluster->nodes[0].handed_weight, 1);
+	free_all(cluster, NULL, 0);
+}
+
 /* 64 MiB of what every rank keeps of them: 8 KiB each for 65536 units. */
 Test(group_step, of_a_model_of_very_many_units_a_step_has_fewer_micro_batches)
 {

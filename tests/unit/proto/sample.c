@@ -167,6 +167,7 @@ struct worker_message sample_worker(enum worker_op op)
 		.shard_bytes = 31,
 		.gather_bytes = 32,
 		.grad_bytes = 33,
+		.weight = 1e-40,
 		.has_hyper = true,
 		.hyper = { 0.5, 0.25, 0.125, -0.75, 1.5, 2.5, 1e-300 },
 		.combine = 34,

@@ -131,6 +131,7 @@ static void assert_same(const struct worker_message *got, const struct worker_me
 	SAME(reduce_dtype);
 	SAME(reduce_op);
 	SAME(scale);
+	SAME(weight);
 	SAME(optimizer);
 	SAME(momentum);
 	SAME(nesterov);
