@@ -38,7 +38,8 @@ enum peer_op {
 	PEER_LOADED = 16,   /* model, unit, attempt (round), sums (offset, length in parameters): to the coordinator */
 	PEER_VERIFIED =
 		17, /* model, unit, attempt (round), sum (XXH3 of the sums), code, text: agree (0), or how they differ */
-	PEER_VOTE = 18, /* model, step, attempt, commit, options, finite, weight (the sum of this rank's), bits (present units):
+	PEER_VOTE =
+		18, /* model, step, attempt, commit, options, finite, weight (the sum of this rank's), bits (present units):
 			   to the coordinator */
 	PEER_DECISION =
 		19, /* model, step, attempt (the next one for an abort), outcome, commit, options, finite, bits, code, text */

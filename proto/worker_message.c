@@ -99,6 +99,8 @@ static const struct wire_field message_fields[] = {
 	FIELD(gather_bytes),
 	FIELD(grad_bytes),
 	FIELD(combine),
+	FIELD(blob_offset),
+	FIELD(blob_bytes),
 	WIRE_FIELD_NAME(struct worker_message, Fsdp__Worker__Message, name),
 	FIELD(text),
 };
@@ -158,6 +160,20 @@ static int values_read(const Fsdp__Worker__Message *wire, struct worker_message 
 	return 0;
 }
 
+static int blob_read(const Fsdp__Worker__Message *wire, struct worker_message *message)
+{
+	if (wire->blob.len > WORKER_BLOB_PART_MAX)
+		return FSDP_E_PROTOCOL;
+	if (wire->blob.len == 0)
+		return 0;
+	message->blob = malloc(wire->blob.len);
+	if (!message->blob)
+		return -ENOMEM;
+	memcpy(message->blob, wire->blob.data, wire->blob.len);
+	message->blob_size = wire->blob.len;
+	return 0;
+}
+
 long worker_message_write(const struct worker_message *message, void *data)
 {
 	Fsdp__Worker__Message wire = FSDP__WORKER__MESSAGE__INIT;
@@ -167,13 +183,14 @@ long worker_message_write(const struct worker_message *message, void *data)
 
 	if (message->op == 0)
 		return FSDP_E_INVALID;
-	if (message->value_count > WORKER_VALUES_MAX)
+	if (message->value_count > WORKER_VALUES_MAX || message->blob_size > WORKER_BLOB_PART_MAX)
 		return FSDP_E_OVERFLOW;
 	rc = wire_table_write(&message_table, message, &wire);
 	if (rc < 0)
 		return rc;
 	wire.values = message->values;
 	wire.n_values = message->value_count;
+	wire.blob = (ProtobufCBinaryData){ .len = message->blob_size, .data = message->blob };
 	rc = shapes_write(message, &wire);
 	if (rc == 0 && message->has_hyper) {
 		rc = wire_table_write(&hyper_table, &message->hyper, &hyper);
@@ -201,6 +218,8 @@ static int message_read(const Fsdp__Worker__Message *wire, struct worker_message
 		rc = shapes_read(wire, message);
 	if (rc == 0)
 		rc = values_read(wire, message);
+	if (rc == 0)
+		rc = blob_read(wire, message);
 	if (rc == 0 && wire->hyper) {
 		message->has_hyper = true;
 		rc = wire_table_read(&hyper_table, wire->hyper, &message->hyper);
@@ -235,4 +254,7 @@ void worker_message_fini(struct worker_message *message)
 	free(message->values);
 	message->values = NULL;
 	message->value_count = 0;
+	free(message->blob);
+	message->blob = NULL;
+	message->blob_size = 0;
 }

@@ -13,7 +13,9 @@
 
 #define WORKER_PROTOCOL 1
 #define WORKER_TEXT_MAX 1024
-#define WORKER_PARAMS_MAX 256  /* parameters in one message; a unit of more goes in parts */
+#define WORKER_PARAMS_MAX 256      /* parameters in one message; a unit of more goes in parts */
+#define WORKER_BLOB_MAX (1u << 20) /* bytes of a trainer's state */
+#define WORKER_BLOB_PART_MAX (100u << 10)
 #define WORKER_VALUES_MAX 1024 /* of an all-reduce */
 #define WORKER_UNITS_MAX 1024  /* unit places in one answer; more go in parts */
 
@@ -23,13 +25,14 @@
  * several, each with the number of the first parameter that is wanted in `slot`.
  */
 enum worker_op {
-	WORKER_HELLO = 1,   /* protocol -> rank, world_size, generation */
-	WORKER_OPEN = 2,    /* name, options -> handle */
-	WORKER_UNIT = 3,    /* handle, name, params[], unit, more: another part follows -> */
-	WORKER_SEAL = 4,    /* handle, deadline -> step, attempt, micro_batch, resumed, arena sizes, descriptors */
-	WORKER_PLACES = 5,  /* handle, unit (the first) -> places[]: where each unit's shard lies, more */
-	WORKER_LOAD = 6,    /* handle, unit, slot -> */
-	WORKER_UNSHARD = 7, /* handle, unit -> slot, version */
+	WORKER_HELLO = 1, /* protocol -> rank, world_size, generation */
+	WORKER_OPEN = 2,  /* name, options -> handle */
+	WORKER_UNIT = 3,  /* handle, name, params[], unit, more: another part follows -> */
+	WORKER_SEAL =
+		4, /* handle, deadline -> step, attempt, micro_batch, resumed, arena sizes, blob_bytes, descriptors */
+	WORKER_PLACES = 5,            /* handle, unit (the first) -> places[]: where each unit's shard lies, more */
+	WORKER_LOAD = 6,              /* handle, unit, slot -> */
+	WORKER_UNSHARD = 7,           /* handle, unit -> slot, version */
 	WORKER_UNSHARD_START = 8,     /* handle, unit -> */
 	WORKER_RESHARD = 9,           /* handle, unit -> */
 	WORKER_GRAD = 10,             /* handle, unit -> slot */
@@ -37,16 +40,21 @@ enum worker_op {
 	WORKER_WEIGHT = 30,           /* handle, weight -> : of the micro-batch */
 	WORKER_NEXT_MICRO_BATCH = 12, /* handle -> */
 	WORKER_SYNC = 13,             /* handle -> */
-	WORKER_STEP = 14,             /* handle, commit, hyper -> outcome, step */
+	WORKER_STEP = 14,             /* handle, commit, hyper, blob (the last part) -> outcome, step */
 	WORKER_ABORT = 15,            /* handle -> */
 	WORKER_CLOSE = 16,            /* handle, drop -> */
 	WORKER_GROUP = 17,            /* -> rank, world_size, generation (0: not formed yet), bytes_in, bytes_out */
 	WORKER_SET_UNIT = 18,         /* handle, unit, gather_dtype, reduce_dtype -> : before the seal */
 	WORKER_UNITS = 19,            /* handle, unit, slot (the first parameter) -> name, params[], more */
 	WORKER_SHARD = 20,            /* handle, unit -> version: once this rank's shard has its present version */
-	WORKER_ALL_REDUCE = 40        /* handle, combine, values -> values */
+	WORKER_ALL_REDUCE = 40,       /* handle, combine, values -> values */
+	/* A blob goes in parts, in order, each with its offset and the bytes of the whole: those but the last in WORKER_BLOB, the last in
+	 * WORKER_STEP. */
+	WORKER_BLOB = 41, /* handle, blob, blob_offset, blob_bytes -> */
+	WORKER_STATE =
+		42 /* handle, blob_offset -> blob (a part), blob_bytes, step: the blob of the last committed step */
 };
-#define WORKER_OP_LAST WORKER_ALL_REDUCE
+#define WORKER_OP_LAST WORKER_STATE
 
 /* What an all-reduce makes of the workers' values; the numbers of enum fsdp_reduce_op. */
 enum worker_combine { WORKER_SUM = 1, WORKER_MAX = 2, WORKER_MIN = 3 };
@@ -97,7 +105,8 @@ struct worker_message {
 	uint64_t shard_bytes, gather_bytes, grad_bytes;
 	bool has_hyper;
 	struct worker_hyper hyper;
-	uint32_t combine; /* enum worker_combine */
+	uint32_t combine;                 /* enum worker_combine */
+	uint64_t blob_offset, blob_bytes; /* where the part begins, and bytes of the whole */
 	char name[FSDP_NAME_MAX + 1];
 	char text[WORKER_TEXT_MAX + 1];
 	/* Lists: heap, owned by the message where worker_message_read made it; borrowed where the sender fills them in. */
@@ -107,6 +116,8 @@ struct worker_message {
 	size_t place_count;
 	double *values;
 	size_t value_count;
+	uint8_t *blob; /* a part of it */
+	size_t blob_size;
 };
 
 /* Into data, which has room for FRAME_BYTES_MAX (frame.h). Returns the size; FSDP_E_OVERFLOW, -ENOMEM, FSDP_E_INVALID (a

@@ -166,6 +166,7 @@ static struct fsdp_model *model_new(struct fsdp_client *client, const char *name
 	model->grads.fd = -1;
 	pthread_mutex_init(&model->registering, NULL);
 	pthread_mutex_init(&model->lock, NULL);
+	pthread_mutex_init(&model->stepping, NULL);
 	pthread_mutex_lock(&client->lock);
 	model->next = client->models;
 	if (model->next)
@@ -256,6 +257,7 @@ void model_free(struct fsdp_model *model, bool forked)
 		model_unmap(model);
 		pthread_mutex_destroy(&model->registering);
 		pthread_mutex_destroy(&model->lock);
+		pthread_mutex_destroy(&model->stepping);
 	} else {
 		/* The mappings were not inherited, and something else may lie there by now. */
 		if (model->gathers.fd >= 0)

@@ -67,6 +67,7 @@ struct fsdp_model {
 	void *masters, *gradients, *staging;
 	uint64_t shard_elements; /* of all units */
 
+	pthread_mutex_t stepping; /* held while a state of several parts goes to the daemon, until its step is answered */
 	pthread_mutex_t lock;
 	struct epoch epoch;       /* lock */
 	struct fsdp_unit **order; /* lock; the prefetch order */

@@ -220,6 +220,7 @@ int fsdp_model_seal(struct fsdp_model *model, struct fsdp_model_info *ret_info)
 			.worker = model->client->rank * model->local_workers + model->local_worker,
 			.workers = model->client->world_size * model->local_workers,
 			.resumed = call.answer.resumed,
+			.state_bytes = call.answer.blob_bytes,
 		};
 	return 0;
 }

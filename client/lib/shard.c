@@ -77,5 +77,5 @@ int fsdp_model_update_shards(struct fsdp_model *model, const void *flat, uint64_
 			(unsigned long long)model->shard_elements);
 	if (flat)
 		code = shard_fill_staging(model, flat);
-	return code < 0 ? code : step_commit(model, NULL, NULL, "fsdp_model_update_shards");
+	return code < 0 ? code : step_commit(model, STEP_COMMIT_STAGING, NULL, NULL, "fsdp_model_update_shards");
 }

@@ -6,8 +6,9 @@
 #include <string.h>
 
 #include "client/lib/fault.h"
-#include "client/lib/step.h"
 #include "client/lib/model.h"
+#include "client/lib/state.h"
+#include "client/lib/step.h"
 
 int fsdp_model_weight(struct fsdp_model *model, double weight)
 {
@@ -51,13 +52,22 @@ int fsdp_model_sync_gradients(struct fsdp_model *model)
 	return code;
 }
 
-/* The hyper-parameters, by name, with the range of each: what the daemon would refuse is said here, before anybody votes. */
-static int step_check(const struct fsdp_step *step)
+/* What is looked at whatever commits. */
+static int step_check_state(const struct fsdp_step *step)
 {
 	if (step->size != sizeof(*step))
 		return fault_set(FSDP_E_INVALID,
 				 "fsdp_model_step: step: size is not that of this version's struct (begin "
 				 "with FSDP_STEP_INIT)");
+	return state_check(step->state, step->state_bytes, "fsdp_model_step");
+}
+
+/* The hyper-parameters, by name, with the range of each: what the daemon would refuse is said here, before anybody votes. */
+static int step_check(const struct fsdp_step *step)
+{
+	int code = step_check_state(step);
+	if (code < 0)
+		return code;
 	const struct {
 		const char *name;
 		double value, least, below;
@@ -78,24 +88,45 @@ static int step_check(const struct fsdp_step *step)
 	return 0;
 }
 
-int step_commit(struct fsdp_model *model, const struct fsdp_step *step, struct fsdp_step_result *ret_result,
-		const char *what)
+static struct worker_hyper step_hyper(const struct fsdp_step *step)
+{
+	return (struct worker_hyper){
+		.learning_rate = step->learning_rate,
+		.momentum = step->momentum,
+		.dampening = step->dampening,
+		.weight_decay = step->weight_decay,
+		.beta1 = step->beta1,
+		.beta2 = step->beta2,
+		.epsilon = step->epsilon,
+	};
+}
+
+/* Its state in parts, then the question itself. */
+static int step_ask(struct fsdp_model *model, const struct fsdp_step *step, struct worker_message *request,
+		    struct wire_call *call, const char *what)
+{
+	size_t bytes = step ? step->state_bytes : 0;
+	bool alone = bytes > WORKER_BLOB_PART_MAX;
+	if (alone && pthread_mutex_trylock(&model->stepping) != 0)
+		return fault_set(FSDP_E_STATE, "%s: model \"%s\": another thread is in step", what, model->name);
+	int code = state_send(model, bytes > 0 ? step->state : NULL, bytes, request, what);
+	if (code == 0)
+		code = model_ask(model, NULL, request, call, what);
+	if (alone)
+		pthread_mutex_unlock(&model->stepping);
+	return code;
+}
+
+int step_commit(struct fsdp_model *model, enum step_commit_kind kind, const struct fsdp_step *step,
+		struct fsdp_step_result *ret_result, const char *what)
 {
 	WIRE_CALL_AUTO call = { 0 };
 	struct worker_message request = model_request(model, NULL, WORKER_STEP);
-	request.commit = step ? STEP_COMMIT_OPTIMIZER : STEP_COMMIT_STAGING;
-	request.has_hyper = step != NULL;
-	if (step)
-		request.hyper = (struct worker_hyper){
-			.learning_rate = step->learning_rate,
-			.momentum = step->momentum,
-			.dampening = step->dampening,
-			.weight_decay = step->weight_decay,
-			.beta1 = step->beta1,
-			.beta2 = step->beta2,
-			.epsilon = step->epsilon,
-		};
-	int code = model_ask(model, NULL, &request, &call, what);
+	request.commit = kind;
+	request.has_hyper = kind == STEP_COMMIT_OPTIMIZER;
+	if (request.has_hyper)
+		request.hyper = step_hyper(step);
+	int code = step_ask(model, step, &request, &call, what);
 	if (code < 0)
 		return code;
 	if (call.answer.outcome > FSDP_SKIPPED) {
@@ -115,12 +146,14 @@ int fsdp_model_step(struct fsdp_model *model, const struct fsdp_step *step, stru
 	int code = model_check_sealed(model, "fsdp_model_step");
 	if (code < 0)
 		return code;
-	if (model->optimizer == FSDP_OPTIMIZER_NONE)
-		return step_commit(model, NULL, ret_result, "fsdp_model_step");
 	if (!step)
 		step = &usual;
+	if (model->optimizer == FSDP_OPTIMIZER_NONE) {
+		code = step_check_state(step);
+		return code < 0 ? code : step_commit(model, STEP_COMMIT_STAGING, step, ret_result, "fsdp_model_step");
+	}
 	code = step_check(step);
-	return code < 0 ? code : step_commit(model, step, ret_result, "fsdp_model_step");
+	return code < 0 ? code : step_commit(model, STEP_COMMIT_OPTIMIZER, step, ret_result, "fsdp_model_step");
 }
 
 int fsdp_model_abort_step(struct fsdp_model *model)

@@ -149,9 +149,15 @@ void worker_reduce(struct worker *worker, uint32_t unit, struct call *call);
 void worker_weight(struct worker *worker, double weight, struct call *call);
 void worker_next_micro_batch(struct worker *worker, struct call *call);
 void worker_sync(struct worker *worker, struct call *call);
+/* state: what this rank keeps with the step when it commits, applied or skipped, in place of what the step before left; NULL: nothing. A
+ * reference is taken. Where this rank has voted already it is ignored. */
 void worker_step(struct worker *worker, enum step_commit commit, const struct optimizer_options *options,
-		 struct call *call);
+		 struct buffer *state, struct call *call);
 void worker_abort(struct worker *worker, struct call *call);
+/* The state that the last committed step left here: a borrowed buffer, or NULL where it had none, and how many steps are committed.
+ * Fails as any call of this worker does, with its text (CALL_TEXT_MAX). */
+int worker_state(const struct worker *worker, struct buffer **ret_state, uint64_t *ret_step, char *text);
+
 enum all_reduce_op { ALL_REDUCE_SUM = 1, ALL_REDUCE_MAX = 2, ALL_REDUCE_MIN = 3 };
 
 /* Collective: the values (at most ALL_REDUCE_VALUES_MAX; copied) of all ranks' workers, combined in rank order, the same bits for

@@ -155,6 +155,8 @@ void model_free(struct model *model)
 	free(model->trouble);
 	free(model->seal_text);
 	buffer_unref(model->detail);
+	buffer_unref(model->offered);
+	buffer_unref(model->kept);
 	if (model->gather_pool)
 		pool_free(model->gather_pool);
 	if (model->grad_pool)

@@ -154,6 +154,8 @@ struct model {
 	bool finite;
 	enum step_commit commit; /* of this rank's vote */
 	struct optimizer_options options;
+	struct buffer *offered; /* state of this rank's step call, until the attempt ends; NULL: none */
+	struct buffer *kept;    /* that of the last committed step; NULL: none */
 	bool abort_wanted;
 	int abort_code;
 	char abort_text[PEER_TEXT_MAX + 1];

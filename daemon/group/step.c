@@ -258,7 +258,7 @@ static void step_again(struct model *model, struct call *call)
 }
 
 void worker_step(struct worker *worker, enum step_commit commit, const struct optimizer_options *options,
-		 struct call *call)
+		 struct buffer *state, struct call *call)
 {
 	struct group *group = worker->group;
 	char text[CALL_TEXT_MAX];
@@ -289,10 +289,27 @@ void worker_step(struct worker *worker, enum step_commit commit, const struct op
 		memset(&model->options, 0, sizeof(model->options));
 		if (commit == COMMIT_OPTIMIZER)
 			model->options = *options;
+		buffer_unref(model->offered);
+		model->offered = state ? buffer_ref(state) : NULL;
+		if (PLANTED(PLANTED_STATE_TOO_EARLY)) {
+			buffer_unref(model->kept);
+			model->kept = state ? buffer_ref(state) : NULL;
+		}
 		wait_for_all(model, call);
 		step_try_vote(model);
 	}
 	group_leave(group);
+}
+
+int worker_state(const struct worker *worker, struct buffer **ret_state, uint64_t *ret_step, char *text)
+{
+	int code = worker_check(worker, text);
+
+	if (code < 0)
+		return code;
+	*ret_state = worker->model->kept;
+	*ret_step = worker->model->step;
+	return 0;
 }
 
 static void present_bits(const struct model *model, uint8_t *bits)

@@ -49,6 +49,8 @@ static void begin_attempt(struct model *model, uint64_t step, uint32_t attempt)
 	model->weight = 1;
 	model->weights = 0;
 	model->abort_wanted = false;
+	buffer_unref(model->offered);
+	model->offered = NULL;
 	model->finite = false;
 	model->wait_count = 0;
 	memset(&model->vote_awaited, 0, sizeof(model->vote_awaited));
@@ -126,6 +128,9 @@ static void committed(struct model *model, const struct decision *decision)
 	for (uint32_t i = 0; i < model->unit_count && applied; i++)
 		if (decision->commit == COMMIT_STAGING || bit(decision->bits, i))
 			model->units[i].version++;
+	buffer_unref(model->kept);
+	model->kept = model->offered;
+	model->offered = NULL;
 	begin_attempt(model, decision->step + 1, 0);
 	model->steps_applied += applied;
 	model->steps_skipped += !applied;

@@ -94,7 +94,8 @@ struct worker_message request_message(const struct request *request, const struc
 		.resumed = answer->resumed,
 	};
 
-	message.values = (double *)(uintptr_t)answer->values; /* borrowed: the message is written before the group goes on */
+	message.values =
+		(double *)(uintptr_t)answer->values; /* borrowed: the message is written before the group goes on */
 	message.value_count = answer->value_count;
 	text_copy(message.text, sizeof(message.text), answer->code < 0 ? answer->text : "");
 	return message;
@@ -333,6 +334,45 @@ static void serve_load(struct request *request, const struct worker_message *mes
 	worker_load(request->opened->worker, message->unit, message->slot, give_to_group(request));
 }
 
+static void refuse_blob(struct request *request, const struct worker_message *message, int code)
+{
+	if (code == -ENOMEM)
+		request_fail(request, code, "out of memory");
+	else if (code == FSDP_E_OVERFLOW)
+		request_fail(request, code, "the state has %llu bytes, %u are the most",
+			     (unsigned long long)message->blob_bytes, WORKER_BLOB_MAX);
+	else
+		request_fail(request, code,
+			     "the part at byte %llu of the state does not follow the one before it: is another thread "
+			     "in step?",
+			     (unsigned long long)message->blob_offset);
+}
+
+static void serve_blob(struct request *request, const struct worker_message *message)
+{
+	int code = blob_take(&request->opened->blob, message);
+
+	if (code < 0)
+		refuse_blob(request, message, code);
+	else
+		request_answer(request, &(struct worker_message){ 0 }, NULL, 0);
+}
+
+static void serve_state(struct request *request, const struct worker_message *message)
+{
+	struct worker_message answer = { .blob_offset = message->blob_offset };
+	struct buffer *state;
+	char text[CALL_TEXT_MAX];
+	int code = worker_state(request->opened->worker, &state, &answer.step, text);
+
+	if (code < 0) {
+		request_fail(request, code, "%s", text);
+		return;
+	}
+	blob_part(state, message->blob_offset, &answer);
+	request_answer(request, &answer, NULL, 0);
+}
+
 static void serve_step(struct request *request, const struct worker_message *message)
 {
 	const struct optimizer_spec *spec = &manifest_get_options(request->opened->registration.manifest)->optimizer;
@@ -359,7 +399,15 @@ static void serve_step(struct request *request, const struct worker_message *mes
 			return;
 		}
 	}
-	worker_step(request->opened->worker, (enum step_commit)message->commit, &options, give_to_group(request));
+	struct buffer *state = NULL;
+	int taken = blob_finish(&request->opened->blob, message, &state);
+	if (taken < 0) {
+		refuse_blob(request, message, taken);
+		return;
+	}
+	worker_step(request->opened->worker, (enum step_commit)message->commit, &options, state,
+		    give_to_group(request));
+	buffer_unref(state);
 }
 
 static void serve_all_reduce(struct request *request, const struct worker_message *message)
@@ -414,6 +462,8 @@ static const struct request_row rows[] = {
 	{ WORKER_SYNC, "sync", NEEDS_SEALED, serve_worker_call, NULL, NULL, worker_sync },
 	{ WORKER_STEP, "step", NEEDS_SEALED, serve_step, NULL, NULL, NULL },
 	{ WORKER_ABORT, "abort", NEEDS_SEALED, serve_worker_call, NULL, NULL, worker_abort },
+	{ WORKER_BLOB, "state of a step", NEEDS_SEALED, serve_blob, NULL, NULL, NULL },
+	{ WORKER_STATE, "state", NEEDS_SEALED, serve_state, NULL, NULL, NULL },
 	{ WORKER_ALL_REDUCE, "all-reduce", NEEDS_SEALED, serve_all_reduce, NULL, NULL, NULL },
 };
 

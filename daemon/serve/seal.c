@@ -242,6 +242,16 @@ static int open_arenas(const struct plan_memory *memory, int fds[SEAL_FDS], size
 	return 0;
 }
 
+/* Of what the last committed step left. */
+static uint64_t state_bytes(const struct worker *worker)
+{
+	struct buffer *state;
+	uint64_t step;
+	char text[CALL_TEXT_MAX];
+
+	return worker_state(worker, &state, &step, text) == 0 && state ? buffer_size(state) : 0;
+}
+
 /* The group has answered, and the worker is known. */
 static void finish(struct seal *seal)
 {
@@ -267,6 +277,7 @@ static void finish(struct seal *seal)
 	seal->answer.shard_bytes = memory->masters.bytes;
 	seal->answer.gather_bytes = memory->gathers.bytes;
 	seal->answer.grad_bytes = memory->grads.bytes;
+	seal->answer.blob_bytes = state_bytes(opened->worker);
 	opened->state = OPENED_SEALED;
 	opened->seal = NULL;
 	request_answer(request, &seal->answer, fds, count);

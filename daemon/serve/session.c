@@ -78,6 +78,7 @@ int session_new(struct serve *serve, int fd, struct session **ret_session)
 static void opened_free(struct opened *opened)
 {
 	registration_fini(&opened->registration);
+	blob_drop(&opened->blob);
 	free(opened);
 }
 

@@ -8,6 +8,7 @@
 #include <sys/queue.h>
 
 #include "daemon/group/group.h"
+#include "daemon/serve/blob.h"
 #include "daemon/serve/connection.h"
 #include "daemon/serve/registration.h"
 #include "daemon/serve/serve.h"
@@ -37,6 +38,7 @@ struct opened {
 	struct worker *worker; /* from the moment that the seal went to the group */
 	bool retiring;         /* the seal failed: the worker is to be detached, not from inside the group */
 	struct seal *seal;     /* on its way */
+	struct blob blob;      /* for the next step */
 	uint64_t opened_ms;
 };
 

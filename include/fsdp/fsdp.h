@@ -46,8 +46,9 @@
  * Aborts. A step may be aborted by a deadline, by a lost peer, by an operator, by any worker. Then one call of
  * gradient, reduce, weight, next_micro_batch, sync, all_reduce or step returns FSDP_E_ABORTED (or the reason's own
  * code, where it was waiting), every gradient of the step that was handed over is dropped on every rank, and every
- * gradient buffer that was not is taken back: begin the step again with its first micro-batch. A rank that could not ask the
- * coordinator at its deadline has given the attempt up alone: these calls return the same code until it is heard.
+ * gradient buffer that was not is taken back: begin the step again with its first micro-batch. A rank that could not
+ * ask the coordinator at its deadline has given the attempt up alone: these calls return the same code until it is
+ * heard.
  */
 #ifndef FSDP_FSDP_H
 #define FSDP_FSDP_H
@@ -230,7 +231,8 @@ struct fsdp_model_info {
 	uint32_t worker;      /* this worker among all of the group, from 0: rank, then local worker */
 	uint32_t workers;     /* workers of the group */
 	uint32_t resumed;     /* 1: the daemons held the model already and its values are there; 0: load them */
-	uint64_t reserved[5]; /* 0 */
+	uint64_t state_bytes; /* of the blob that the last committed step left here; see fsdp_model_state */
+	uint64_t reserved[4]; /* 0 */
 };
 
 /*
@@ -318,8 +320,8 @@ FSDP_API int fsdp_model_weight(struct fsdp_model *model, double weight);
 /*
  * Ends this worker's micro-batch and begins the next one of the same step, which adds up. What was not reduced is
  * absent, and its buffers are taken back. Waits for the daemon. Not collective. FSDP_E_STATE: gradients were
- * synchronised and the step was not made. FSDP_E_OVERFLOW: a step has at most 65536 micro-batches, fewer where the model
- * has more than 8192 units. FSDP_E_ABORTED, FSDP_E_LOST.
+ * synchronised and the step was not made. FSDP_E_OVERFLOW: a step has at most 65536 micro-batches, fewer where the
+ * model has more than 8192 units. FSDP_E_ABORTED, FSDP_E_LOST.
  */
 FSDP_API int fsdp_model_next_micro_batch(struct fsdp_model *model);
 
@@ -332,8 +334,9 @@ FSDP_API int fsdp_model_next_micro_batch(struct fsdp_model *model);
 FSDP_API int fsdp_model_sync_gradients(struct fsdp_model *model);
 
 /*
- * What a step uses; the same on every rank. Begin with `struct fsdp_step step = FSDP_STEP_INIT;` (learning rate 0.001,
- * betas 0.9 and 0.999, epsilon 1e-8, all others 0) and change what differs. What the optimizer does not use is ignored.
+ * What a step uses; the same on every rank, but for the state. Begin with `struct fsdp_step step = FSDP_STEP_INIT;`
+ * (learning rate 0.001, betas 0.9 and 0.999, epsilon 1e-8, all others 0) and change what differs. What the optimizer
+ * does not use is ignored.
  */
 struct fsdp_step {
 	size_t size;          /* sizeof(struct fsdp_step) */
@@ -344,12 +347,16 @@ struct fsdp_step {
 	double beta1;         /* AdamW: in [0, 1) */
 	double beta2;         /* AdamW: in [0, 1) */
 	double epsilon;       /* AdamW: >= 0 */
+	const void *state;    /* see fsdp_model_state; NULL: none */
+	size_t state_bytes;   /* of it, at most FSDP_STATE_MAX */
 };
 
-#define FSDP_STEP_INIT                                                           \
-	{                                                                        \
-		sizeof(struct fsdp_step), 0.001, 0.0, 0.0, 0.0, 0.9, 0.999, 1e-8 \
+#define FSDP_STEP_INIT                                                                 \
+	{                                                                              \
+		sizeof(struct fsdp_step), 0.001, 0.0, 0.0, 0.0, 0.9, 0.999, 1e-8, 0, 0 \
 	}
+
+#define FSDP_STATE_MAX 1048576 /* bytes of the state that commits with a step */
 
 /* Skipped: a gradient was not finite. The step's number is used up, and nothing else changed, on any rank. */
 enum fsdp_outcome { FSDP_APPLIED = 0, FSDP_SKIPPED = 1 };
@@ -363,15 +370,29 @@ struct fsdp_step_result {
 
 /*
  * Ends the micro-batch and the step: every rank applies the optimizer to its shards, or none does. With
- * FSDP_OPTIMIZER_NONE it publishes the staging copies, as fsdp_model_update_shards(model, NULL, 0) does, and step is
- * not looked at. COLLECTIVE. Waits for every rank's contributions and vote. step NULL means FSDP_STEP_INIT; ret_result
- * may be NULL. Gradients that were not reduced are dropped. FSDP_E_MISMATCH: ranks gave different numbers (both ranks
- * and the first difference; the step is aborted), or initial values differ. FSDP_E_STATE: a unit was not loaded.
- * FSDP_E_IN_DOUBT: this rank voted and cannot learn the decision yet; call again to be told. FSDP_E_ABORTED,
- * FSDP_E_TIMEOUT, FSDP_E_PEER_LOST, FSDP_E_LOST.
+ * FSDP_OPTIMIZER_NONE it publishes the staging copies, as fsdp_model_update_shards(model, NULL, 0) does, and of step
+ * nothing but the state is looked at. COLLECTIVE. Waits for every rank's contributions and vote. step NULL means
+ * FSDP_STEP_INIT; ret_result may be NULL. Gradients that were not reduced are dropped. FSDP_E_MISMATCH: ranks gave
+ * different numbers (both ranks and the first difference; the step is aborted), or initial values differ. FSDP_E_STATE:
+ * a unit was not loaded. FSDP_E_IN_DOUBT: this rank voted and cannot learn the decision yet; call again to be told.
+ * FSDP_E_ABORTED, FSDP_E_TIMEOUT, FSDP_E_PEER_LOST, FSDP_E_LOST.
  */
 FSDP_API int fsdp_model_step(struct fsdp_model *model, const struct fsdp_step *step,
 			     struct fsdp_step_result *ret_result);
+
+/*
+ * The state that this worker gave to the last committed step (step.state: a data cursor, random state), applied or
+ * skipped; a trainer that was killed leaves it to the one that comes in its place. It is this worker's own: ranks do
+ * not compare it. A step that was given none, fsdp_model_update_shards among them, leaves none; one that is aborted
+ * changes nothing; and where fsdp_model_step is called again after FSDP_E_IN_DOUBT, the state of the first call counts.
+ * buffer has size bytes and gets as many as the state has (fsdp_model_info.state_bytes, fsdp_model_state_bytes), none
+ * where there is none. Waits for the daemon. Not collective. FSDP_E_INVALID: the state is larger than the buffer; the
+ * text gives both numbers. FSDP_E_STALE: several steps were committed while it was read. FSDP_E_LOST, FSDP_E_DROPPED.
+ */
+FSDP_API int fsdp_model_state(struct fsdp_model *model, void *buffer, size_t size);
+
+/* How many bytes fsdp_model_state gives now. Waits for the daemon. Not collective. FSDP_E_LOST, FSDP_E_DROPPED. */
+FSDP_API int fsdp_model_state_bytes(struct fsdp_model *model, size_t *ret_bytes);
 
 /* Drops everything of the step in progress, on every rank; it begins again with its first micro-batch. Waits for the
  * coordinator's word. Not collective: one worker calls it, all others' next call returns FSDP_E_ABORTED.
@@ -383,15 +404,16 @@ FSDP_API int fsdp_model_abort_step(struct fsdp_model *model);
 #define FSDP_ALL_REDUCE_MAX 1024 /* values of one call, at most */
 
 /*
- * Combines count doubles (0 to FSDP_ALL_REDUCE_MAX) over the workers of all ranks, in place: a loss, a decision to stop. op: FSDP_SUM,
- * FSDP_MAX or FSDP_MIN; a sum is added in rank order, in f64; where any value is NaN, so is the result. Everybody gets the same bits.
- * With count 0, where values may be NULL, it is a barrier. COLLECTIVE: waits for every rank's worker; any time after the seal, before
- * loading, between steps and within one. Before the worker has ended its micro-batches others may wait for its gradients: within a
- * step the place for it is after fsdp_model_sync_gradients. Calls are numbered within a step and its attempt: a worker that came in
- * place of another begins with the first one again and gets the answers that were given. On failure values are as they were.
- * FSDP_E_MISMATCH: ranks gave different counts or ops (both ranks, and what each gave). FSDP_E_STATE: another thread is in this call, or
- * has voted in fsdp_model_step. A deadline aborts the step in progress, as in fsdp_model_sync_gradients. FSDP_E_ABORTED, FSDP_E_TIMEOUT,
- * FSDP_E_PEER_LOST, FSDP_E_LOST.
+ * Combines count doubles (0 to FSDP_ALL_REDUCE_MAX) over the workers of all ranks, in place: a loss, a decision to
+ * stop. op: FSDP_SUM, FSDP_MAX or FSDP_MIN; a sum is added in rank order, in f64; where any value is NaN, so is the
+ * result. Everybody gets the same bits. With count 0, where values may be NULL, it is a barrier. COLLECTIVE: waits for
+ * every rank's worker; any time after the seal, before loading, between steps and within one. Before the worker has
+ * ended its micro-batches others may wait for its gradients: within a step the place for it is after
+ * fsdp_model_sync_gradients. Calls are numbered within a step and its attempt: a worker that came in place of another
+ * begins with the first one again and gets the answers that were given. On failure values are as they were.
+ * FSDP_E_MISMATCH: ranks gave different counts or ops (both ranks, and what each gave). FSDP_E_STATE: another thread is
+ * in this call, or has voted in fsdp_model_step. A deadline aborts the step in progress, as in
+ * fsdp_model_sync_gradients. FSDP_E_ABORTED, FSDP_E_TIMEOUT, FSDP_E_PEER_LOST, FSDP_E_LOST.
  */
 FSDP_API int fsdp_model_all_reduce(struct fsdp_model *model, double *values, size_t count, uint32_t op);
 

@@ -266,8 +266,17 @@ static void trainer_step(struct trainer *trainer)
 			referee_stepped(trainer->sim->referee, 0, status.model, trainer->step, status.attempt);
 		}
 	}
-	worker_step(trainer->worker, workload_commit(workload, life, trainer->step), &options,
+	unsigned char bytes[WORKLOAD_STATE_MAX];
+	size_t size = workload_state(workload, life, trainer->step, trainer->node->rank, bytes);
+	struct buffer *state = NULL;
+	if (size > 0) {
+		int rc = buffer_new_heap(size, &state);
+		assert(rc == 0);
+		memcpy(buffer_data(state), bytes, size);
+	}
+	worker_step(trainer->worker, workload_commit(workload, life, trainer->step), &options, state,
 		    trainer_main(trainer, ACT_STEP, 0));
+	buffer_unref(state);
 }
 
 static void trainer_all_reduce(struct trainer *trainer)
@@ -358,6 +367,7 @@ static bool trainer_act(struct trainer *trainer, const struct action *action)
 /* The script is at its end: what comes next. */
 static void trainer_plan(struct trainer *trainer)
 {
+	check_state(trainer);
 	if (trainer->state == TRAINER_LOADING && trainer->reload) {
 		trainer->reload = false;
 		script_load(trainer);

@@ -127,6 +127,7 @@ void check_held(struct trainer *trainer, uint32_t unit, const char *when);
 void check_unsharded(struct trainer *trainer, uint32_t unit, const struct answer *answer, uint64_t step_then);
 void check_gradients(struct trainer *trainer);
 void check_all_reduce(struct trainer *trainer, const struct answer *answer);
+void check_state(struct trainer *trainer); /* the last committed step's */
 void check_shard(struct trainer *trainer, uint32_t unit);
 void check_slot(struct trainer *trainer, uint32_t unit); /* still what was written */
 void check_call(struct trainer *trainer, const struct trainer_call *call, const struct answer *answer);

@@ -177,6 +177,7 @@ static const struct tally_row rows[] = {
 	EVENT(BUSY_DROP),
 	EVENT(LIFE),
 	EVENT(ALL_REDUCED),
+	EVENT(COMPARED_STATE),
 };
 
 #define ROWS (sizeof(rows) / sizeof(rows[0]))

@@ -133,6 +133,31 @@ void check_all_reduce(struct trainer *trainer, const struct answer *answer)
 	tally_count(TALLY_EVENT, EVENT_ALL_REDUCED);
 }
 
+void check_state(struct trainer *trainer)
+{
+	unsigned char expected[WORKLOAD_STATE_MAX];
+	char text[CALL_TEXT_MAX];
+	struct buffer *state;
+	uint64_t step;
+	size_t size = 0;
+	if (worker_state(trainer->worker, &state, &step, text) < 0) {
+		return;
+	}
+	if (step != trainer->step) {
+		trace_fail("rank %u plans step %" PRIu64 ", its daemon is in %" PRIu64, trainer->node->rank,
+			   trainer->step, step);
+	}
+	if (step > 0) {
+		size = workload_state(trainer_workload(trainer), oracle_life(trainer->of->oracle), step - 1,
+				      trainer->node->rank, expected);
+	}
+	if ((state ? buffer_size(state) : 0) != size || (state && memcmp(buffer_data(state), expected, size) != 0)) {
+		trace_fail("rank %u: the state after step %" PRIu64 " is not what was given to it", trainer->node->rank,
+			   step);
+	}
+	tally_count(TALLY_EVENT, EVENT_COMPARED_STATE);
+}
+
 void check_shard(struct trainer *trainer, uint32_t unit)
 {
 	const struct oracle *oracle = trainer->of->oracle;

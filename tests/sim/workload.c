@@ -14,7 +14,8 @@ enum workload_stream {
 	STREAM_WILD,
 	STREAM_STEP,
 	STREAM_STAGING,
-	STREAM_ALL_REDUCE
+	STREAM_ALL_REDUCE,
+	STREAM_STATE
 };
 
 static uint64_t workload_param_count(struct dice *dice, bool large)
@@ -183,4 +184,15 @@ double workload_value(const struct workload *workload, uint64_t life, uint64_t s
 	double value;
 	memcpy(&value, &bits, sizeof(value));
 	return chance % 61 == 0 ? (double)NAN : value;
+}
+
+size_t workload_state(const struct workload *workload, uint64_t life, uint64_t step, uint32_t rank,
+		      unsigned char *ret_state)
+{
+	struct dice dice = { .state = DICE_HASH(workload->seed, STREAM_STATE, life, step, rank) };
+	size_t size = dice_chance(&dice, 250) ? 0 : (size_t)dice_between(&dice, 1, WORKLOAD_STATE_MAX);
+	for (size_t i = 0; i < size; i++) {
+		ret_state[i] = (unsigned char)dice_next(&dice);
+	}
+	return size;
 }

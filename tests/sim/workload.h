@@ -60,4 +60,9 @@ struct workload_all_reduce workload_all_reduce(const struct workload *workload, 
 double workload_value(const struct workload *workload, uint64_t life, uint64_t step, uint64_t number, uint32_t rank,
 		      uint32_t index);
 
+/* The state that a rank gives to a step: so many bytes (0: none), of which each is a function of its place. */
+#define WORKLOAD_STATE_MAX 300
+size_t workload_state(const struct workload *workload, uint64_t life, uint64_t step, uint32_t rank,
+		      unsigned char *ret_state);
+
 #endif

@@ -150,6 +150,25 @@ static void fake_step(struct fake *fake, const struct worker_message *request)
 	fake->micro_batch = 0;
 }
 
+static void fake_take_state(struct fake *fake, const struct worker_message *request)
+{
+	FAKE_REQUIRE(request->blob_bytes <= WORKER_BLOB_MAX && request->blob_offset <= request->blob_bytes &&
+		     request->blob_size <= request->blob_bytes - request->blob_offset);
+	if (request->blob_size > 0)
+		memcpy(fake->state + request->blob_offset, request->blob, request->blob_size);
+}
+
+static void fake_give_state(struct fake *fake, const struct worker_message *request, struct worker_message *answer)
+{
+	FAKE_REQUIRE(request->blob_offset <= fake->state_bytes);
+	size_t rest = fake->state_bytes - request->blob_offset;
+	answer->blob_bytes = fake->state_bytes;
+	answer->blob_size = rest < WORKER_BLOB_PART_MAX ? rest : WORKER_BLOB_PART_MAX;
+	answer->blob = malloc(answer->blob_size + 1);
+	FAKE_REQUIRE(answer->blob);
+	memcpy(answer->blob, fake->state + request->blob_offset, answer->blob_size);
+}
+
 /* What the request does, and what the answer says. */
 static void fake_serve(struct fake *fake, const struct worker_message *request, struct worker_message *answer, int *fds,
 		       size_t *ret_fd_count)
@@ -204,7 +223,15 @@ static void fake_serve(struct fake *fake, const struct worker_message *request, 
 	case WORKER_NEXT_MICRO_BATCH:
 		fake->micro_batch++;
 		break;
+	case WORKER_BLOB:
+		fake_take_state(fake, request);
+		break;
+	case WORKER_STATE:
+		fake_give_state(fake, request, answer);
+		break;
 	case WORKER_STEP:
+		fake_take_state(fake, request);
+		fake->state_bytes = request->blob_bytes;
 		fake_step(fake, request);
 		break;
 	case WORKER_ABORT:
@@ -251,7 +278,7 @@ static void fake_answer(struct fake *fake, const struct worker_message *request)
 	for (size_t i = 0; i < fd_count; i++)
 		close(fds[i]);
 	if (verdict == FAKE_HOLD) {
-		FAKE_REQUIRE(!fake->holding && !answer.places);
+		FAKE_REQUIRE(!fake->holding && !answer.places && !answer.values && !answer.blob);
 		fake->held = answer;
 		fake->holding = true;
 		return;

@@ -49,6 +49,8 @@ struct fake {
 	uint64_t step;
 	double weight;
 	uint32_t attempt, micro_batch;
+	unsigned char state[WORKER_BLOB_MAX]; /* as its parts come */
+	size_t state_bytes;                   /* of the last step */
 	struct worker_message held;
 	/* For any thread. */
 	atomic_uint seen[FAKE_OPS];

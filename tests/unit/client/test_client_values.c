@@ -352,3 +352,52 @@ Test(client_values, an_all_reduce_of_too_many_values_or_another_op_is_not_asked)
 	ok(fsdp_model_all_reduce(trainer.model, values, FSDP_ALL_REDUCE_MAX, FSDP_SUM));
 	trainer_stop(&trainer);
 }
+
+Test(client_values, a_state_goes_to_the_daemon_in_parts_and_comes_back)
+{
+	static unsigned char given[FSDP_STATE_MAX], got[FSDP_STATE_MAX];
+	static const size_t sizes[] = { 1, WORKER_BLOB_PART_MAX, WORKER_BLOB_PART_MAX + 1, FSDP_STATE_MAX, 0 };
+	static const unsigned parts[] = { 0, 0, 1, 10, 0 };
+	struct trainer trainer = trainer_start();
+	trainer_load(&trainer);
+	for (size_t i = 0; i < FSDP_STATE_MAX; i++)
+		given[i] = (unsigned char)(i * 31 + i / 1000);
+	for (size_t i = 0; i < 5; i++) {
+		struct fsdp_step step = FSDP_STEP_INIT;
+		step.state = given + i;
+		step.state_bytes = sizes[i] - (sizes[i] == FSDP_STATE_MAX ? i : 0);
+		unsigned before = trainer.fake->seen[WORKER_BLOB];
+		size_t bytes = 1;
+		ok(fsdp_model_step(trainer.model, &step, NULL));
+		cr_assert_eq(trainer.fake->seen[WORKER_BLOB] - before, parts[i], "state %zu", i);
+		ok(fsdp_model_state_bytes(trainer.model, &bytes));
+		cr_assert_eq(bytes, step.state_bytes);
+		memset(got, 0xee, sizeof(got));
+		ok(fsdp_model_state(trainer.model, got, sizeof(got)));
+		cr_assert(memcmp(got, given + i, bytes) == 0, "state %zu", i);
+		cr_assert(bytes == sizeof(got) || got[bytes] == 0xee, "beyond it nothing is written");
+		if (bytes > 0) {
+			cr_assert_eq(fsdp_model_state(trainer.model, got, bytes - 1), FSDP_E_INVALID);
+			says("bytes, the buffer");
+		}
+	}
+	trainer_stop(&trainer);
+}
+
+Test(client_values, a_state_that_is_too_large_or_missing_is_not_sent)
+{
+	static unsigned char given[FSDP_STATE_MAX + 1];
+	struct trainer trainer = trainer_start();
+	trainer_load(&trainer);
+	struct fsdp_step step = FSDP_STEP_INIT;
+	step.state = given;
+	step.state_bytes = sizeof(given);
+	cr_assert_eq(fsdp_model_step(trainer.model, &step, NULL), FSDP_E_INVALID);
+	says("the state has 1048577 bytes, 1048576 are the most");
+	step.state = NULL;
+	step.state_bytes = 5;
+	cr_assert_eq(fsdp_model_step(trainer.model, &step, NULL), FSDP_E_INVALID);
+	says("state is NULL");
+	cr_assert_eq(trainer.fake->seen[WORKER_STEP], 0);
+	trainer_stop(&trainer);
+}

@@ -91,7 +91,7 @@ Test(group_step, kinds_of_commit_that_differ_abort_it)
 	struct cluster *cluster = loaded(2);
 	struct test_call *steps[] = { test_call(0), test_call(0) };
 	cluster_step(cluster, 0, 0.1, steps[0]);
-	worker_step(cluster->nodes[1].worker, COMMIT_STAGING, NULL, &steps[1]->call);
+	worker_step(cluster->nodes[1].worker, COMMIT_STAGING, NULL, NULL, &steps[1]->call);
 	cluster_run(cluster);
 	assert_answer(steps[0], FSDP_E_MISMATCH);
 	assert_answer(steps[1], FSDP_E_MISMATCH);
@@ -106,7 +106,7 @@ Test(group_step, a_commit_from_staging_returns_when_it_was_applied_and_steps_eve
 	cluster->nodes[0].hold_applied = true;
 	cluster->nodes[0].not_finite = true;
 	for (uint32_t rank = 0; rank < 2; rank++)
-		worker_step(cluster->nodes[rank].worker, COMMIT_STAGING, NULL, &steps[rank]->call);
+		worker_step(cluster->nodes[rank].worker, COMMIT_STAGING, NULL, NULL, &steps[rank]->call);
 	cluster_run(cluster);
 	assert_answer(steps[1], 0);
 	cr_assert_eq(steps[0]->answered, 0);
@@ -124,7 +124,7 @@ Test(group_step, options_are_checked_before_anything_is_asked)
 	struct test_call *calls[] = { test_call(0), test_call(0) };
 	cluster_step(cluster, 0, (double)NAN, calls[0]);
 	assert_answer(calls[0], FSDP_E_INVALID);
-	worker_step(cluster->nodes[0].worker, COMMIT_OPTIMIZER, NULL, &calls[1]->call);
+	worker_step(cluster->nodes[0].worker, COMMIT_OPTIMIZER, NULL, NULL, &calls[1]->call);
 	assert_answer(calls[1], FSDP_E_INVALID);
 	free_all(cluster, calls, 2);
 	cluster = cluster_new(1);
@@ -351,4 +351,68 @@ Test(group_step, who_attaches_to_pending_contributions_aborts_the_attempt_first)
 	assert_answer(calls[1], FSDP_E_ABORTED);
 	assert_has(calls[1]->text, "the worker of rank 1 was replaced");
 	free_all(cluster, calls, 2);
+}
+
+static struct buffer *state_of(const struct cluster *cluster, uint32_t rank)
+{
+	struct buffer *state;
+	uint64_t step;
+	char text[CALL_TEXT_MAX];
+	cr_assert_eq(worker_state(cluster->nodes[rank].worker, &state, &step, text), 0);
+	return state;
+}
+
+static void step_with_state(struct cluster *cluster, uint32_t rank, char letter, struct test_call *call)
+{
+	const struct optimizer_options options = { .learning_rate = 0.1 };
+	struct buffer *state;
+	cr_assert_eq(buffer_new_heap(1, &state), 0);
+	*(char *)buffer_data(state) = letter;
+	worker_step(cluster->nodes[rank].worker, COMMIT_OPTIMIZER, &options, state, &call->call);
+	buffer_unref(state); /* the group has its own reference, where it needs one */
+	cluster_run(cluster);
+}
+
+Test(group_step, the_state_is_kept_when_the_step_commits_and_is_each_rank_s_own)
+{
+	struct cluster *cluster = loaded(2);
+	struct test_call *steps[] = { test_call(0), test_call(0), test_call(0), test_call(0), test_call(0) };
+	step_with_state(cluster, 0, 'a', steps[0]);
+	cr_assert_null(state_of(cluster, 0));
+	step_with_state(cluster, 1, 'b', steps[1]);
+	cr_assert_eq(*(char *)buffer_data(state_of(cluster, 0)), 'a');
+	cr_assert_eq(*(char *)buffer_data(state_of(cluster, 1)), 'b');
+	struct test_call *abort = test_call(0);
+	step_with_state(cluster, 0, 'c', steps[2]);
+	worker_abort(cluster->nodes[1].worker, &abort->call);
+	cluster_run(cluster);
+	assert_answer(steps[2], FSDP_E_ABORTED);
+	cr_assert_eq(*(char *)buffer_data(state_of(cluster, 0)), 'a');
+	cluster_step(cluster, 0, 0.1, steps[3]);
+	step_with_state(cluster, 1, 'd', steps[4]);
+	assert_answer(steps[3], 0);
+	cr_assert_null(state_of(cluster, 0));
+	cr_assert_eq(*(char *)buffer_data(state_of(cluster, 1)), 'd');
+	free(abort);
+	free_all(cluster, steps, 5);
+}
+
+Test(group_step, the_state_of_a_vote_whose_worker_died_is_its_successor_s_after_the_decision)
+{
+	struct cluster *cluster = loaded(2);
+	struct test_call *steps[] = { test_call(0), test_call(0) };
+	cluster->nodes[1].no_votes = true;
+	step_with_state(cluster, 0, 'a', steps[0]);
+	step_with_state(cluster, 1, 'b', steps[1]);
+	worker_detach(cluster->nodes[0].worker);
+	cluster->nodes[0].worker = NULL;
+	cluster_attach(cluster, 0, NULL);
+	cr_assert_eq(cluster->nodes[0].attach.answered, 0, "it waits for the decision");
+	struct report *report = report_new(REPORT_REDUCED);
+	report->finite = true;
+	cluster_report(&cluster->nodes[1], report);
+	cluster_run(cluster);
+	assert_answer(&cluster->nodes[0].attach, 0);
+	cr_assert_eq(*(char *)buffer_data(state_of(cluster, 0)), 'a');
+	free_all(cluster, steps, 2);
 }

@@ -118,6 +118,7 @@ struct peer_message sample_peer_chunk(void)
 	};
 }
 
+static uint8_t blob[] = { 0, 0xff, 'x', 0 };
 static double worker_values[] = { -1.5, 0.0, 1e-300 };
 static struct worker_param params[] = {
 	{ .name = "layers.0.weight", .dtype = 3, .ndim = 2, .flags = 5, .shape = { 768, 3072 } },
@@ -171,6 +172,8 @@ struct worker_message sample_worker(enum worker_op op)
 		.has_hyper = true,
 		.hyper = { 0.5, 0.25, 0.125, -0.75, 1.5, 2.5, 1e-300 },
 		.combine = 34,
+		.blob_offset = UINT64_MAX - 35,
+		.blob_bytes = 36,
 		.name = "model é",
 		.text = "the deadline passed",
 		.params = params,
@@ -179,6 +182,8 @@ struct worker_message sample_worker(enum worker_op op)
 		.place_count = 2,
 		.values = worker_values,
 		.value_count = 3,
+		.blob = blob,
+		.blob_size = 4,
 	};
 }
 

@@ -22,7 +22,8 @@ enum {
 	TEXT = 36,
 	PARAMS = 37,
 	PLACES = 38,
-	VALUES = 71
+	VALUES = 71,
+	BLOB = 72
 };
 enum { PARAM_NAME = 1, PARAM_DTYPE = 2, PARAM_FLAGS = 3, PARAM_SHAPE = 4 };
 
@@ -92,6 +93,9 @@ static void assert_rows_same(const struct worker_message *got, const struct work
 	cr_assert_eq(got->value_count, want->value_count);
 	if (want->value_count > 0)
 		cr_assert_arr_eq(got->values, want->values, want->value_count * sizeof *want->values);
+	cr_assert_eq(got->blob_size, want->blob_size);
+	if (want->blob_size > 0)
+		cr_assert_arr_eq(got->blob, want->blob, want->blob_size);
 	cr_assert_eq(got->place_count, want->place_count);
 	for (size_t i = 0; i < want->place_count; i++) {
 		cr_assert_eq(got->places[i].full_bytes, want->places[i].full_bytes);
@@ -141,6 +145,8 @@ static void assert_same(const struct worker_message *got, const struct worker_me
 	SAME(gather_bytes);
 	SAME(grad_bytes);
 	SAME(combine);
+	SAME(blob_offset);
+	SAME(blob_bytes);
 	SAME(has_hyper);
 	SAME(hyper.learning_rate);
 	SAME(hyper.momentum);
@@ -208,16 +214,18 @@ Test(worker_message, one_more_than_a_maximum_is_not_written)
 	static struct worker_param params[WORKER_PARAMS_MAX + 1];
 	static struct worker_place places[WORKER_UNITS_MAX + 1];
 	static double values[WORKER_VALUES_MAX + 1];
+	static uint8_t blob[WORKER_BLOB_PART_MAX + 1];
 	struct worker_param cube = { .ndim = 9 };
 	struct worker_message message[] = {
 		{ .op = WORKER_UNIT, .params = params, .param_count = WORKER_PARAMS_MAX + 1 },
 		{ .op = WORKER_PLACES, .places = places, .place_count = WORKER_UNITS_MAX + 1 },
 		{ .op = WORKER_UNIT, .params = &cube, .param_count = 1 },
 		{ .op = WORKER_ALL_REDUCE, .values = values, .value_count = WORKER_VALUES_MAX + 1 },
+		{ .op = WORKER_BLOB, .blob = blob, .blob_size = WORKER_BLOB_PART_MAX + 1 },
 		{ .op = WORKER_OPEN },
 	};
-	memset(message[4].name, 'n', sizeof message[4].name);
-	for (size_t i = 0; i < 5; i++)
+	memset(message[5].name, 'n', sizeof message[5].name);
+	for (size_t i = 0; i < 6; i++)
 		cr_assert_eq(worker_message_write(&message[i], frame), FSDP_E_OVERFLOW, "message %zu", i);
 }
 
@@ -249,6 +257,8 @@ Test(worker_message, one_more_than_a_maximum_is_refused)
 	cr_assert_eq(with_empty_rows(PARAMS, WORKER_PARAMS_MAX + 1), FSDP_E_PROTOCOL);
 	cr_assert_eq(with_empty_rows(PLACES, WORKER_UNITS_MAX), 0);
 	cr_assert_eq(with_empty_rows(PLACES, WORKER_UNITS_MAX + 1), FSDP_E_PROTOCOL);
+	cr_assert_eq(with_block(BLOB, NULL, WORKER_BLOB_PART_MAX), 0);
+	cr_assert_eq(with_block(BLOB, NULL, WORKER_BLOB_PART_MAX + 1), FSDP_E_PROTOCOL);
 	cr_assert_eq(with_block(VALUES, NULL, 8 * WORKER_VALUES_MAX), 0);
 	cr_assert_eq(with_block(VALUES, NULL, 8 * (WORKER_VALUES_MAX + 1)), FSDP_E_PROTOCOL);
 	cr_assert_eq(with_param_block(PARAM_NAME, NULL, FSDP_NAME_MAX), 0);
@@ -317,7 +327,7 @@ Test(worker_message, prefixes_and_flipped_bits_are_taken_or_refused)
 	cr_assert_gt(size, 0);
 	/* Only a cut between two fields or rows leaves a message. */
 	size_t taken = hostile_prefixes(frame, (size_t)size, read_and_drop);
-	cr_assert_leq(taken, 45);
+	cr_assert_leq(taken, 48);
 	cr_assert_geq(taken, 35);
 	cr_assert_gt(hostile_flips(frame, (size_t)size, read_and_drop), 0);
 }
