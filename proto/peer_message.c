@@ -40,6 +40,7 @@ static const char *const names[] = {
 	[PEER_WITHDRAW] = "withdraw",
 	[PEER_ALL_REDUCE] = "all-reduce",
 	[PEER_ALL_REDUCED] = "all-reduced",
+	[PEER_OFFERED] = "offered",
 	[PEER_READ] = "read",
 	[PEER_CHUNK] = "chunk",
 	[PEER_STALE] = "stale",

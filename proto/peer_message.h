@@ -57,6 +57,8 @@ enum peer_op {
 		50, /* model, step, attempt, number (within the attempt), combine, values: to the coordinator */
 	PEER_ALL_REDUCED =
 		51, /* model, step, attempt, number, values; or code and text: how the ranks' questions differ */
+	PEER_OFFERED =
+		52, /* model, unit: the rank whose initial values count has loaded them; every other reads its range from it */
 	/* bulk */
 	PEER_READ =
 		40, /* model, unit, version, read, offset (from), limit (up to), length (the whole range): bytes of the owner's shard */

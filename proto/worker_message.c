@@ -95,6 +95,8 @@ static const struct wire_field message_fields[] = {
 	FIELD(nesterov),
 	FIELD(local_worker),
 	FIELD(local_workers),
+	FIELD(init),
+	FIELD(init_rank),
 	FIELD(shard_bytes),
 	FIELD(gather_bytes),
 	FIELD(grad_bytes),

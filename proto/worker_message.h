@@ -100,6 +100,7 @@ struct worker_message {
 	uint32_t optimizer;
 	bool momentum, nesterov;
 	uint32_t local_worker, local_workers;
+	uint32_t init, init_rank;
 	/* seal: bytes of the arenas whose descriptors come with the answer, in this order: masters, gradients, staging, gathers,
 	 * grads; an arena of 0 bytes has no descriptor */
 	uint64_t shard_bytes, gather_bytes, grad_bytes;

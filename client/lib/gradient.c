@@ -238,6 +238,13 @@ static int load_fill(struct fsdp_unit *unit, const void *const *values, uint64_t
 int fsdp_unit_load(struct fsdp_unit *unit, const void *const *values, size_t count)
 {
 	int code = unit_check_sealed(unit, "fsdp_unit_load");
+	if (code == 0 && unit->model->init != FSDP_INIT_VERIFY) {
+		if (unit->model->init == FSDP_INIT_ZEROS)
+			return fault_set(FSDP_E_STATE, "fsdp_unit_load: unit \"%s\": model \"%s\" begins with zeros",
+					 unit->name, unit->model->name);
+		if (unit->model->init_rank != unit->model->client->rank)
+			return 0; /* another rank's values count */
+	}
 	if (code == 0)
 		code = load_check(unit, values, count);
 	if (code < 0)

@@ -134,6 +134,10 @@ static int model_check_options(struct fsdp_options *options)
 		wrong = "there is no such reduce_op";
 	else if (options->optimizer > FSDP_OPTIMIZER_ADAMW)
 		wrong = "there is no such optimizer";
+	else if (options->init > FSDP_INIT_ZEROS)
+		wrong = "there is no such init";
+	else if (options->init != FSDP_INIT_FROM_RANK && options->init_rank != 0)
+		wrong = "init_rank is of FSDP_INIT_FROM_RANK alone";
 	else if (!isfinite(options->scale))
 		wrong = "scale is not finite";
 	else if (options->momentum > 1 || options->nesterov > 1)
@@ -162,6 +166,8 @@ static struct fsdp_model *model_new(struct fsdp_client *client, const char *name
 	model->optimizer = (enum fsdp_optimizer)options->optimizer;
 	model->local_worker = options->local_worker;
 	model->local_workers = options->local_workers;
+	model->init = (enum fsdp_init)options->init;
+	model->init_rank = options->init_rank;
 	model->gathers.fd = -1;
 	model->grads.fd = -1;
 	pthread_mutex_init(&model->registering, NULL);
@@ -193,6 +199,11 @@ int fsdp_model_open(struct fsdp_client *client, const char *name, const struct f
 	else if (options)
 		own = *options;
 	code = model_check_options(&own);
+	if (code == 0 && own.init == FSDP_INIT_FROM_RANK && own.init_rank >= client->world_size)
+		code = fault_set(
+			FSDP_E_INVALID,
+			"fsdp_model_open: options: init_rank is %u, and the group has %u ranks, counted from 0",
+			own.init_rank, client->world_size);
 	if (code < 0)
 		return code;
 	struct fsdp_model *model = model_new(client, name, &own);
@@ -210,6 +221,8 @@ int fsdp_model_open(struct fsdp_client *client, const char *name, const struct f
 	request.nesterov = own.nesterov != 0;
 	request.local_worker = own.local_worker;
 	request.local_workers = own.local_workers;
+	request.init = own.init;
+	request.init_rank = own.init_rank;
 	code = model_ask(model, NULL, &request, &call, "fsdp_model_open");
 	if (code < 0) {
 		model_free(model, false);

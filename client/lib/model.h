@@ -56,6 +56,8 @@ struct fsdp_model {
 	uint64_t deadline_ms;
 	enum fsdp_optimizer optimizer;
 	uint32_t local_worker, local_workers;
+	enum fsdp_init init;
+	uint32_t init_rank;
 
 	pthread_mutex_t registering; /* held while a unit is added: its parts follow one another */
 	_Atomic int state;           /* enum model_state; changes under registering */
@@ -67,7 +69,8 @@ struct fsdp_model {
 	void *masters, *gradients, *staging;
 	uint64_t shard_elements; /* of all units */
 
-	pthread_mutex_t stepping; /* held while a state of several parts goes to the daemon, until its step is answered */
+	pthread_mutex_t
+		stepping; /* held while a state of several parts goes to the daemon, until its step is answered */
 	pthread_mutex_t lock;
 	struct epoch epoch;       /* lock */
 	struct fsdp_unit **order; /* lock; the prefetch order */

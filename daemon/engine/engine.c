@@ -114,7 +114,13 @@ static void engine_command_add(struct engine *engine, const struct command *comm
 
 static void engine_command_load(struct unit *unit, const struct command *command)
 {
-	load_start(unit, command->slot, command->compare);
+	load_start(unit, command->slot, command->compare, command->offer);
+}
+
+static void engine_command_fetch(struct unit *unit, const struct command *command)
+{
+	(void)command;
+	reader_fetch(unit);
 }
 
 static void engine_command_publish(struct unit *unit, const struct command *command)
@@ -149,17 +155,12 @@ static const struct engine_door {
 	void (*model)(struct model *model, const struct command *command);
 	void (*unit)(struct unit *unit, const struct command *command);
 } engine_doors[] = {
-	[COMMAND_PEERS] = { .group = peers_command },
-	[COMMAND_ADD] = { .group = engine_command_add },
-	[COMMAND_DROP] = { .group = engine_command_drop },
-	[COMMAND_LOAD] = { .unit = engine_command_load },
-	[COMMAND_PUBLISH] = { .unit = engine_command_publish },
-	[COMMAND_GATHER] = { .unit = engine_command_gather },
-	[COMMAND_REDUCE] = { .unit = engine_command_reduce },
-	[COMMAND_CLOSE] = { .model = push_close_command },
-	[COMMAND_APPLY] = { .model = apply_command },
-	[COMMAND_ABORT] = { .model = engine_command_abort },
-	[COMMAND_INQUIRE] = { .model = engine_command_inquire },
+	[COMMAND_PEERS] = { .group = peers_command },         [COMMAND_ADD] = { .group = engine_command_add },
+	[COMMAND_DROP] = { .group = engine_command_drop },    [COMMAND_LOAD] = { .unit = engine_command_load },
+	[COMMAND_FETCH] = { .unit = engine_command_fetch },   [COMMAND_PUBLISH] = { .unit = engine_command_publish },
+	[COMMAND_GATHER] = { .unit = engine_command_gather }, [COMMAND_REDUCE] = { .unit = engine_command_reduce },
+	[COMMAND_CLOSE] = { .model = push_close_command },    [COMMAND_APPLY] = { .model = apply_command },
+	[COMMAND_ABORT] = { .model = engine_command_abort },  [COMMAND_INQUIRE] = { .model = engine_command_inquire },
 };
 
 void engine_command(struct engine *engine, struct command *command)

@@ -7,6 +7,7 @@
 
 #include "daemon/engine/shards.h"
 #include "daemon/engine/task.h"
+#include "daemon/runtime/planted.h"
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -16,7 +17,7 @@ struct load_task {
 	struct load_task *next; /* of the unit; the first one runs */
 	struct unit *unit;
 	uint64_t slot;
-	bool compare;
+	bool compare, offer;
 	uint64_t *sums;
 };
 
@@ -51,10 +52,32 @@ static void load_report(struct load_task *load)
 	report->model = model->id;
 	report->unit = load->unit->index;
 	report->slot = load->slot;
+	report->offered = load->offer && !PLANTED(PLANTED_OFFER_TOO_EARLY);
 	report->sums = load->sums;
 	report->sum_count = plan_unit(model->plan, load->unit->index)->layout.param_count;
 	load->sums = NULL;
 	engine_report(model->engine, report);
+}
+
+/* The masters of the others come from here. */
+static void load_offer(struct unit *unit, uint64_t slot)
+{
+	unit->offer = (struct load_offer){ .here = true, .slot = slot };
+	serve_offered(unit);
+}
+
+void load_offer_over(struct unit *unit)
+{
+	struct report *report;
+
+	if (!unit->offer.here || unit->version == 0 || unit->model->dropping || serve_is_offering(unit))
+		return;
+	unit->offer.here = false;
+	report = report_new(REPORT_RETURNED);
+	report->model = unit->model->id;
+	report->unit = unit->index;
+	report->slot = unit->offer.slot;
+	engine_report(unit->model->engine, report);
 }
 
 static void load_run_first(struct unit *unit)
@@ -69,8 +92,11 @@ static void load_done(struct task *task)
 	struct load_task *next;
 
 	unit->loads = load->next;
-	if (!unit->model->dropping)
+	if (!unit->model->dropping) {
 		load_report(load);
+		if (load->offer)
+			load_offer(unit, load->slot);
+	}
 	load_free(load);
 	for (; unit->model->dropping && unit->loads; unit->loads = next) {
 		next = unit->loads->next;
@@ -80,7 +106,7 @@ static void load_done(struct task *task)
 		load_run_first(unit);
 }
 
-void load_start(struct unit *unit, uint64_t slot, bool compare)
+void load_start(struct unit *unit, uint64_t slot, bool compare, bool offer)
 {
 	const struct layout_unit *layout = &plan_unit(unit->model->plan, unit->index)->layout;
 	struct load_task *load = engine_alloc(1, sizeof(*load));
@@ -90,6 +116,7 @@ void load_start(struct unit *unit, uint64_t slot, bool compare)
 				    .unit = unit,
 				    .slot = slot,
 				    .compare = compare || unit->version > 0,
+				    .offer = offer,
 				    .sums = engine_alloc(layout->param_count, sizeof(uint64_t)) };
 	while (*end)
 		end = &(*end)->next;
@@ -104,4 +131,5 @@ void load_publish(struct unit *unit)
 		return;
 	unit->version = 1;
 	shards_version_changed(unit);
+	load_offer_over(unit);
 }

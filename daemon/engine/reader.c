@@ -6,6 +6,7 @@
 
 #include "daemon/engine/shards.h"
 #include "daemon/runtime/planted.h"
+#include <assert.h>
 #include <stdlib.h>
 
 #define READER_AHEAD_MAX 2 /* versions that an owner may be ahead of us: one that is, one that is to be */
@@ -26,6 +27,7 @@ struct gather {
 	uint32_t copies; /* tasks that run */
 	uint32_t next_part, asked, left;
 	bool copying_own;
+	bool initial; /* our range of the initial values, into the masters; version 0 */
 	uint32_t part_count;
 	struct part parts[]; /* non-empty ranges; ours first, then from rank r+1 on round */
 };
@@ -79,7 +81,7 @@ static void gather_finish(struct gather *gather)
 {
 	struct unit *unit = gather->unit;
 	struct engine *engine = unit->model->engine;
-	struct report *report = report_new(REPORT_GATHERED);
+	struct report *report = report_new(gather->initial ? REPORT_FETCHED : REPORT_GATHERED);
 
 	report->model = unit->model->id;
 	report->unit = unit->index;
@@ -91,18 +93,23 @@ static void gather_finish(struct gather *gather)
 	engine_report(engine, report);
 }
 
-static void gather_requeue(struct gather *gather)
+static void gather_queue(struct gather *gather)
 {
 	struct gathers *gathers = &gather->unit->model->gathers;
-	const struct unit *unit = gather->unit;
 
-	gather->state = GATHER_WAITING;
-	if (unit->changing || unit->version < gather->wanted || unit->version == 0)
-		return;
 	gather->state = GATHER_READY;
 	gather->next_ready = NULL;
 	*gathers->ready_tail = gather;
 	gathers->ready_tail = &gather->next_ready;
+}
+
+static void gather_requeue(struct gather *gather)
+{
+	const struct unit *unit = gather->unit;
+
+	gather->state = GATHER_WAITING;
+	if (!unit->changing && unit->version >= gather->wanted && unit->version > 0)
+		gather_queue(gather);
 }
 
 /* Where a part stands after something was copied: asks for more of it, or for the next owner's, or ends the gather. */
@@ -142,15 +149,23 @@ static void gather_look_at_part(struct gather *gather, struct part *part)
 	}
 }
 
+static char *gather_target(const struct gather *gather)
+{
+	const struct unit *unit = gather->unit;
+	const struct plan *plan = unit->model->plan;
+
+	if (gather->initial)
+		return (char *)plan_master(plan, unit->index);
+	return (char *)plan_memory(plan)->gathers.base + gather->slot;
+}
+
 /* Copies what is here of a part, or looks where it stands. May end the gather. */
 static void gather_copy_part(struct gather *gather, struct part *part)
 {
-	const struct model *model = gather->unit->model;
-
 	if (part->copying)
 		return;
 	gather->copies++;
-	if (part_copy(part, gather, gather->unit, (char *)plan_memory(model->plan)->gathers.base + gather->slot))
+	if (part_copy(part, gather, gather->unit, gather_target(gather)))
 		return;
 	gather->copies--;
 	gather_look_at_part(gather, part);
@@ -240,7 +255,7 @@ static void gather_begin(struct gather *gather)
 	bool own = gather->part_count > 0 && gather->parts[0].rank == model->rank;
 
 	gather->state = GATHER_READING;
-	gather->version = gather->unit->version;
+	gather->version = gather->initial ? 0 : gather->unit->version;
 	gather->read = ++model->engine->next_read;
 	gather->left = gather->part_count;
 	gather->asked = 0;
@@ -315,6 +330,26 @@ void reader_start(struct unit *unit, uint64_t slot, uint64_t version)
 	gather_fill(unit->model);
 }
 
+void reader_fetch(struct unit *unit)
+{
+	const struct model *model = unit->model;
+	struct gather *gather = engine_alloc(1, sizeof(*gather) + sizeof(gather->parts[0]));
+
+	assert(model->options->init == INIT_FROM_RANK && model->options->init_rank != model->rank);
+	gather->unit = unit;
+	gather->initial = true;
+	if (unit->bytes > 0) {
+		part_reset(&gather->parts[0]);
+		gather->parts[0].rank = model->options->init_rank;
+		gather->parts[0].length = unit->bytes;
+		gather->part_count = 1;
+	}
+	gather->next = unit->gathers;
+	unit->gathers = gather;
+	gather_queue(gather);
+	gather_fill(unit->model);
+}
+
 void reader_version_changed(struct unit *unit)
 {
 	for (struct gather *gather = unit->gathers; gather; gather = gather->next) {
@@ -377,7 +412,7 @@ void reader_stale(struct model *model, uint32_t owner, const struct peer_message
 	if (!unit)
 		return;
 	gather = gather_of(unit, owner, message->read, &part);
-	if (!gather)
+	if (!gather || gather->initial)
 		return;
 	/* The owner may be a step ahead of us, however many steps this gather has lasted. */
 	if (message->version <= gather->version || message->version > unit->version + READER_AHEAD_MAX) {

@@ -27,6 +27,8 @@ struct gathers {
 
 void reader_init(struct model *model);
 void reader_start(struct unit *unit, uint64_t slot, uint64_t version);
+/* Initial values: our own range, into the masters, from the rank that offers them. */
+void reader_fetch(struct unit *unit);
 void reader_version_changed(struct unit *unit);
 
 void reader_chunk(struct model *model, uint32_t owner, const struct peer_message *message, struct buffer *payload);

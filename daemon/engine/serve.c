@@ -21,6 +21,7 @@ struct serve {
 	enum serve_state state;
 	uint32_t reader;
 	uint64_t read, version;
+	uint64_t length; /* of the range */
 	uint64_t sent, limit;
 	struct lease *lease; /* from SENDING on */
 };
@@ -40,10 +41,11 @@ static void serve_unlink(struct serve *serve)
 static void serve_returned(void *owner)
 {
 	struct serve *serve = owner;
-	struct model *model = serve->unit->model;
+	struct unit *unit = serve->unit;
 
 	serve_unlink(serve);
-	apply_continue(model);
+	load_offer_over(unit);
+	apply_continue(unit->model);
 }
 
 static void serve_end(struct serve *serve)
@@ -89,10 +91,22 @@ static void serve_pump(struct serve *serve)
 		serve->sent += size;
 		ENGINE_COUNT(engine, served_bytes, size);
 	}
-	if (serve->sent == unit->bytes) {
+	if (serve->sent == serve->length) {
 		serve->state = SERVE_SENT;
 		lease_end(serve->lease);
 	}
+}
+
+/* Version 0 are the initial values that this rank offers: the reader's own range of them. */
+static void *serve_source(const struct serve *serve)
+{
+	const struct unit *unit = serve->unit;
+	const struct plan *plan = unit->model->plan;
+
+	if (serve->version > 0)
+		return plan_master(plan, unit->index);
+	return (char *)plan_memory(plan)->grads.base + unit->offer.slot +
+	       plan_shard_of(plan, unit->index, serve->reader).offset * sizeof(float);
 }
 
 static void serve_begin(struct serve *serve)
@@ -100,8 +114,7 @@ static void serve_begin(struct serve *serve)
 	struct unit *unit = serve->unit;
 
 	serve->state = SERVE_SENDING;
-	serve->lease = lease_new(unit->model, serve->reader, plan_master(unit->model->plan, unit->index), unit->bytes,
-				 serve_returned, serve);
+	serve->lease = lease_new(unit->model, serve->reader, serve_source(serve), serve->length, serve_returned, serve);
 	serve_pump(serve);
 }
 
@@ -114,12 +127,32 @@ static struct serve *serve_find(struct unit *unit, uint32_t reader)
 	return NULL;
 }
 
-static bool serve_is_sane(const struct unit *unit, const struct peer_message *message)
+/* Bytes of the range that is read: our shard, or, where we offer initial values, the reader's. 0: there is nothing to read. */
+static uint64_t serve_length(const struct unit *unit, uint32_t reader, uint64_t version)
 {
-	return message->version >= 1 && unit->bytes > 0 && message->length == unit->bytes &&
-	       message->offset <= unit->bytes && message->offset % sizeof(float) == 0 &&
-	       message->limit <= unit->bytes && message->limit % sizeof(float) == 0 &&
-	       (message->limit == 0 || message->limit >= message->offset);
+	const struct model *model = unit->model;
+
+	if (version > 0)
+		return unit->bytes;
+	if (model->options->init != INIT_FROM_RANK || model->options->init_rank != model->rank)
+		return 0;
+	return plan_shard_of(model->plan, unit->index, reader).count * sizeof(float);
+}
+
+static bool serve_is_sane(const struct unit *unit, uint32_t reader, const struct peer_message *message)
+{
+	uint64_t length = serve_length(unit, reader, message->version);
+
+	return length > 0 && message->length == length && message->offset <= length &&
+	       message->offset % sizeof(float) == 0 && message->limit <= length &&
+	       message->limit % sizeof(float) == 0 && (message->limit == 0 || message->limit >= message->offset);
+}
+
+/* Whether it can go out now. */
+static bool serve_is_here(const struct serve *serve)
+{
+	const struct unit *unit = serve->unit;
+	return serve->version > 0 ? serve->version == unit->version : unit->offer.here;
 }
 
 static void serve_new(struct unit *unit, uint32_t reader, const struct peer_message *message)
@@ -127,7 +160,9 @@ static void serve_new(struct unit *unit, uint32_t reader, const struct peer_mess
 	uint64_t future = unit->version + (unit->changing ? 1 : 0);
 	struct serve *serve;
 
-	if (message->version < future) {
+	if (message->version == 0 && unit->version > 0)
+		return; /* published: the reader has it */
+	if (message->version > 0 && message->version < future) {
 		serve_send_stale(unit, reader, message->read);
 		return;
 	}
@@ -138,12 +173,13 @@ static void serve_new(struct unit *unit, uint32_t reader, const struct peer_mess
 				 .reader = reader,
 				 .read = message->read,
 				 .version = message->version,
+				 .length = message->length,
 				 .sent = message->offset,
 				 .limit = message->limit };
 	if (serve->next)
 		serve->next->prev = serve;
 	unit->serves = serve;
-	if (serve->version == unit->version)
+	if (serve_is_here(serve))
 		serve_begin(serve);
 }
 
@@ -154,7 +190,7 @@ void serve_read(struct model *model, uint32_t reader, const struct peer_message 
 
 	if (!unit)
 		return;
-	if (!serve_is_sane(unit, message)) {
+	if (!serve_is_sane(unit, reader, message)) {
 		shards_count_violation(model);
 		return;
 	}
@@ -183,6 +219,11 @@ void serve_version_changed(struct unit *unit)
 
 	for (struct serve *serve = unit->serves; serve; serve = next) {
 		next = serve->next;
+		if (serve->version == 0) {
+			if (serve->state != SERVE_ENDED)
+				serve_end(serve);
+			continue;
+		}
 		if (serve->state != SERVE_HELD || serve->version > unit->version)
 			continue;
 		if (serve->version == unit->version) {
@@ -228,10 +269,27 @@ void serve_resume(struct model *model)
 	}
 }
 
+void serve_offered(struct unit *unit)
+{
+	for (struct serve *serve = unit->serves; serve; serve = serve->next) {
+		if (serve->state == SERVE_HELD && serve_is_here(serve))
+			serve_begin(serve);
+	}
+}
+
+bool serve_is_offering(const struct unit *unit)
+{
+	for (const struct serve *serve = unit->serves; serve; serve = serve->next) {
+		if (serve->version == 0)
+			return true;
+	}
+	return false;
+}
+
 bool serve_is_reading(const struct unit *unit)
 {
 	for (const struct serve *serve = unit->serves; serve; serve = serve->next) {
-		if (serve->state != SERVE_HELD)
+		if (serve->state != SERVE_HELD && serve->version > 0)
 			return true;
 	}
 	return false;
@@ -240,7 +298,7 @@ bool serve_is_reading(const struct unit *unit)
 void serve_give_up(struct unit *unit)
 {
 	for (struct serve *serve = unit->serves; serve; serve = serve->next) {
-		if (serve->state == SERVE_HELD)
+		if (serve->state == SERVE_HELD || serve->version == 0)
 			continue;
 		lease_hurry(serve->lease, unit->model->engine->now_ms);
 		if (serve->state == SERVE_SENDING) {

@@ -20,6 +20,10 @@ void serve_forget(struct model *model, uint32_t reader); /* a link between us br
 void serve_resume(struct model *model);                  /* a queue may have room again */
 void serve_drop(struct model *model);
 
+/* Initial values, which are read as version 0 from a slot of ours: it is here now; whether somebody still reads it. */
+void serve_offered(struct unit *unit);
+bool serve_is_offering(const struct unit *unit);
+
 bool serve_is_reading(const struct unit *unit); /* somebody reads, or may still read, what the shard holds now */
 /* Ends those reads: their readers hear "stale", and what is still in the transport's queues is waited for no longer. */
 void serve_give_up(struct unit *unit);

@@ -9,6 +9,7 @@
 #include "daemon/engine/apply.h"
 #include "daemon/engine/collect.h"
 #include "daemon/engine/core.h"
+#include "daemon/engine/load.h"
 #include "daemon/engine/reader.h"
 #include "daemon/engine/part.h"
 #include "daemon/engine/push.h"
@@ -24,6 +25,7 @@ struct unit {
 	bool changing; /* a decision is going to raise its version */
 
 	struct load_task *loads;     /* of initial values; the first one runs */
+	struct load_offer offer;     /* of ours to the others */
 	struct serve *serves;        /* reads of it by others, and what of ended ones lies in the transport */
 	struct gather *gathers;      /* reads of it by us that are not done */
 	uint32_t copies;             /* of those, how many still copy our own range */

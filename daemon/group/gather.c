@@ -204,7 +204,7 @@ static int check_unshard(const struct worker *worker, uint32_t registered, char 
 		snprintf(text, CALL_TEXT_MAX, "%s", unit->trouble);
 		return FSDP_E_MISMATCH;
 	}
-	if (unit->state == UNIT_EMPTY) {
+	if (unit->state == UNIT_EMPTY && initial_is_ours(model)) {
 		snprintf(text, CALL_TEXT_MAX, "unit \"%s\" was not loaded: load it first",
 			 model_unit_name(model, *ret_index));
 		return FSDP_E_STATE;

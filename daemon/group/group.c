@@ -69,6 +69,7 @@ static const struct group_hearing {
 	[PEER_SEALED] = { seal_hear_sealed, PARTY_COORDINATOR, PARTY_ANYBODY },
 	[PEER_UNSEALED] = { seal_hear_unsealed, PARTY_COORDINATOR, PARTY_ANYBODY },
 	[PEER_LOADED] = { initial_hear_loaded, PARTY_ANYBODY, PARTY_COORDINATOR },
+	[PEER_OFFERED] = { initial_hear_offered, PARTY_ANYBODY, PARTY_ANYBODY },
 	[PEER_VERIFIED] = { initial_hear_verified, PARTY_COORDINATOR, PARTY_ANYBODY },
 	[PEER_VOTE] = { votes_hear_vote, PARTY_ANYBODY, PARTY_COORDINATOR },
 	[PEER_DECISION] = { step_hear_decision, PARTY_ANYBODY, PARTY_ANYBODY },

@@ -1,6 +1,7 @@
 /*
- * Initial values: every rank loads its own copy, and version 1 is published when all have the same checksums. Both parts, the ranks'
- * and the coordinator's, which compares. Owns the units' sums, offers and troubles. The loop thread runs it.
+ * Initial values: every rank loads its own copy, and version 1 is published when all have the same checksums; or one rank loads, the
+ * others' engines read their ranges from it, and version 1 is published when all have theirs; or they are zeros, from the seal on. Both
+ * parts, the ranks' and the coordinator's, which compares. Owns the units' sums, offers and troubles. The loop thread runs it.
  */
 #include "daemon/group/model.h"
 
@@ -18,7 +19,7 @@
 
 #define TO(state) (1u << (state))
 static const unsigned UNIT_MOVES[] = {
-	[UNIT_EMPTY] = TO(UNIT_LOADING),
+	[UNIT_EMPTY] = TO(UNIT_LOADING) | TO(UNIT_VERIFIED),
 	[UNIT_LOADING] = TO(UNIT_LOADED),
 	[UNIT_LOADED] = TO(UNIT_VERIFIED) | TO(UNIT_EMPTY),
 	[UNIT_VERIFIED] = 0,
@@ -40,8 +41,23 @@ static const char *param_name(const struct model *model, uint32_t unit, uint32_t
 	return manifest_unit(model->manifest, unit)->params[param].name;
 }
 
+static const struct manifest_options *options_of(const struct model *model)
+{
+	return manifest_get_options(model->manifest);
+}
+
+bool initial_is_ours(const struct model *model)
+{
+	const struct manifest_options *options = options_of(model);
+	return options->init == INIT_VERIFY ||
+	       (options->init == INIT_FROM_RANK && options->init_rank == model->group->config.rank);
+}
+
+/* What a unit's values are known by, where ranks compare them. */
 static uint64_t sums_hash(const struct model *model, uint32_t unit)
 {
+	if (options_of(model)->init != INIT_VERIFY)
+		return 0;
 	return XXH3_64bits(model->units[unit].sums, param_count(model, unit) * sizeof(uint64_t));
 }
 
@@ -54,6 +70,39 @@ static void trouble_clear(struct model *model, struct unit *unit)
 	free(unit->trouble);
 	unit->trouble = NULL;
 	model->troubled--;
+}
+
+/* It was taken for a load that cannot be. */
+static void slot_back(struct model *model, struct unit *unit, uint64_t slot)
+{
+	struct grad *grad = unit->grad;
+
+	if (!grad || grad->slot != slot)
+		return;
+	unit->grad = NULL;
+	gradient_give(model, grad);
+	gradient_pump(model);
+}
+
+/* 0, or why there is nothing to load. */
+static int check_load(const struct model *model, uint32_t index, char *text)
+{
+	const struct unit *unit = &model->units[index];
+	const struct manifest_options *options = options_of(model);
+
+	if (options->init == INIT_ZEROS)
+		snprintf(text, CALL_TEXT_MAX, "unit \"%s\": model \"%s\" begins with zeros: nothing is loaded",
+			 model_unit_name(model, index), model->name);
+	else if (!initial_is_ours(model))
+		snprintf(text, CALL_TEXT_MAX,
+			 "unit \"%s\": the initial values of model \"%s\" are those of rank %" PRIu32,
+			 model_unit_name(model, index), model->name, options->init_rank);
+	else if (unit->state == UNIT_VERIFIED)
+		snprintf(text, CALL_TEXT_MAX, "unit \"%s\" is at version %" PRIu64 ": only version 0 can be loaded",
+			 model_unit_name(model, index), unit->version);
+	else
+		return 0;
+	return FSDP_E_STATE;
 }
 
 void worker_load(struct worker *worker, uint32_t registered, uint64_t slot, struct call *call)
@@ -69,16 +118,9 @@ void worker_load(struct worker *worker, uint32_t registered, uint64_t slot, stru
 	struct unit *unit = code == 0 ? &model->units[index] : NULL;
 	if (code < 0) {
 		call_fail(group, call, code, "%s", text);
-	} else if (unit->state == UNIT_VERIFIED) {
-		struct grad *grad = unit->grad;
-		if (grad && grad->slot == slot) { /* it was taken for this load */
-			unit->grad = NULL;
-			gradient_give(model, grad);
-			gradient_pump(model);
-		}
-		call_fail(group, call, FSDP_E_STATE,
-			  "unit \"%s\" is at version %" PRIu64 ": only version 0 can be loaded",
-			  model_unit_name(model, index), unit->version);
+	} else if ((code = check_load(model, index, text)) < 0) {
+		slot_back(model, unit, slot);
+		call_fail(group, call, code, "%s", text);
 	} else if (!unit->grad || unit->grad->slot != slot) {
 		call_fail(group, call, FSDP_E_INVALID,
 			  "unit \"%s\": %" PRIu64 " is not the gradient slot that this worker has of it",
@@ -97,6 +139,7 @@ void worker_load(struct worker *worker, uint32_t registered, uint64_t slot, stru
 		command->unit = index;
 		command->slot = slot;
 		command->compare = grad->compare;
+		command->offer = !grad->compare && options_of(model)->init == INIT_FROM_RANK;
 		call->unit = index;
 		call->token = slot;
 		call_wait(group, call);
@@ -105,7 +148,29 @@ void worker_load(struct worker *worker, uint32_t registered, uint64_t slot, stru
 	group_leave(group);
 }
 
-static void ask(struct model *model, uint32_t index)
+static void say_offered(struct model *model, uint32_t index)
+{
+	struct peer_message message;
+
+	group_message_init(&message, PEER_OFFERED);
+	message.model = model->number;
+	message.unit = index;
+	group_tell_others(model->group, &message);
+}
+
+/* This rank has its range of another's values: there is nothing to compare. */
+static void say_fetched(struct model *model, uint32_t index)
+{
+	struct peer_message message;
+
+	group_message_init(&message, PEER_LOADED);
+	message.model = model->number;
+	message.unit = index;
+	message.offset = message.length = param_count(model, index);
+	group_send(model->group, GROUP_COORDINATOR, &message);
+}
+
+static void ask_sums(struct model *model, uint32_t index)
 {
 	const struct unit *unit = &model->units[index];
 	uint32_t count = param_count(model, index);
@@ -125,6 +190,17 @@ static void ask(struct model *model, uint32_t index)
 		offset += part;
 		group_send(model->group, GROUP_COORDINATOR, &message);
 	} while (offset < count && unit->state == UNIT_LOADED);
+}
+
+static void ask(struct model *model, uint32_t index)
+{
+	if (!initial_is_ours(model)) {
+		say_fetched(model, index);
+		return;
+	}
+	if (options_of(model)->init == INIT_FROM_RANK)
+		say_offered(model, index);
+	ask_sums(model, index);
 }
 
 void initial_repeat(struct model *model)
@@ -151,6 +227,12 @@ static void verified(struct model *model, uint32_t index)
 		model_move(model, MODEL_READY);
 	gather_pump(model);
 	step_try_vote(model);
+}
+
+void initial_sealed(struct model *model)
+{
+	for (uint32_t i = 0; i < model->unit_count && options_of(model)->init == INIT_ZEROS; i++)
+		verified(model, i);
 }
 
 static void fail_unshards(struct model *model, uint32_t index, int code, const char *text)
@@ -224,7 +306,10 @@ void initial_loaded(struct model *model, struct report *report)
 	uint32_t round = grad->round;
 	struct call *call = load_call(model, report->slot);
 	assert(report->sum_count == param_count(model, index));
-	gradient_give(model, grad);
+	if (report->offered)
+		grad->state = GRAD_HANDED;
+	else
+		gradient_give(model, grad);
 	if (compare) {
 		if (call)
 			answer_compared(model, index, round, report->sums, call);
@@ -241,6 +326,31 @@ void initial_loaded(struct model *model, struct report *report)
 			verified(model, index);
 	}
 	gradient_pump(model);
+}
+
+void initial_fetched(struct model *model, uint32_t index)
+{
+	assert(!initial_is_ours(model));
+	unit_move(&model->units[index], UNIT_LOADED);
+	if (model_is_live(model) && model->group->generation != 0)
+		ask(model, index);
+}
+
+void initial_hear_offered(struct group *group, uint32_t rank, const struct peer_message *message,
+			  struct buffer *payload)
+{
+	struct model *model = model_find(group, message->model);
+	(void)payload;
+
+	if (!model || !model_is_live(model) || message->unit >= model->unit_count || initial_is_ours(model) ||
+	    options_of(model)->init != INIT_FROM_RANK || options_of(model)->init_rank != rank ||
+	    model->units[message->unit].state != UNIT_EMPTY)
+		return;
+	struct command *command = command_new(COMMAND_FETCH);
+	unit_move(&model->units[message->unit], UNIT_LOADING);
+	command->model = model->number;
+	command->unit = message->unit;
+	group_command(group, command);
 }
 
 void initial_hear_verified(struct group *group, uint32_t rank, const struct peer_message *message,
@@ -274,9 +384,25 @@ void initial_offers_free(struct model *model, struct unit *unit)
 void initial_lacking(const struct model *model, uint32_t index, struct rank_list *ranks)
 {
 	const struct unit *unit = &model->units[index];
+	const struct manifest_options *options = options_of(model);
+	bool first = options->init == INIT_FROM_RANK &&
+		     (!unit->offers || !unit->offers[options->init_rank].whole); /* before it the others cannot */
+
 	for (uint32_t rank = 0; rank < model->group->config.world_size; rank++)
-		if (!unit->offers || !unit->offers[rank].whole)
+		if (first ? rank == options->init_rank : !unit->offers || !unit->offers[rank].whole)
 			rank_list_add(ranks, rank);
+}
+
+void initial_awaited(const struct model *model, uint32_t index, struct rank_list *ranks)
+{
+	enum unit_state state = model->units[index].state;
+
+	if (group_coordinates(model->group))
+		initial_lacking(model, index, ranks);
+	else if (!initial_is_ours(model) && (state == UNIT_EMPTY || state == UNIT_LOADING))
+		rank_list_add(ranks, options_of(model)->init_rank);
+	else
+		*ranks = model->load_awaited;
 }
 
 static void say_verified(struct model *model, uint32_t index, uint32_t round, int code, uint64_t sum, const char *text,
@@ -336,14 +462,25 @@ static bool find_difference(const struct model *model, uint32_t index, char *tex
 	return false;
 }
 
+/* What the offers, which are whole, have in common. */
+static uint64_t common_sum(const struct model *model, uint32_t index)
+{
+	const struct offer *offers = model->units[index].offers;
+
+	if (options_of(model)->init != INIT_VERIFY)
+		return 0;
+	return XXH3_64bits(offers[0].sums, param_count(model, index) * sizeof(uint64_t));
+}
+
 static void judge(struct model *model, uint32_t index)
 {
 	struct unit *unit = &model->units[index];
 	uint32_t self = model->group->config.rank, round = unit->round;
 	char text[PEER_TEXT_MAX + 1] = "";
 
-	int code = find_difference(model, index, text, sizeof(text)) ? FSDP_E_MISMATCH : 0;
-	uint64_t sum = XXH3_64bits(unit->offers[0].sums, param_count(model, index) * sizeof(uint64_t));
+	bool compare = options_of(model)->init == INIT_VERIFY;
+	int code = compare && find_difference(model, index, text, sizeof(text)) ? FSDP_E_MISMATCH : 0;
+	uint64_t sum = common_sum(model, index);
 	initial_offers_free(model, unit);
 	free(unit->verdict);
 	unit->verdict = code < 0 ? group_duplicate(text) : NULL;
@@ -394,6 +531,8 @@ void initial_hear_loaded(struct group *group, uint32_t rank, const struct peer_m
 			say_waiting(model, message->unit, rank);
 		return;
 	}
+	if (options_of(model)->init == INIT_FROM_RANK && rank != options_of(model)->init_rank)
+		offer->received = (uint32_t)message->offset; /* no sums: all or nothing */
 	if (message->offset != offer->received)
 		return;
 	if (!offer->sums)

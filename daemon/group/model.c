@@ -184,6 +184,7 @@ void model_sealed(struct model *model, uint64_t number)
 		model_move(model, MODEL_READY);
 	group_notice(model->group, NOTICE_MODEL_SEALED, model, NULL, -1, "%" PRIu32 " units, number %016" PRIx64,
 		     model->unit_count, number);
+	initial_sealed(model);
 }
 
 void model_lose(struct model *model, const char *text)
@@ -280,6 +281,9 @@ void model_report(struct model *model, struct report *report)
 	switch (report->kind) {
 	case REPORT_LOADED:
 		initial_loaded(model, report);
+		break;
+	case REPORT_FETCHED:
+		initial_fetched(model, report->unit);
 		break;
 	case REPORT_GATHERED:
 		gather_gathered(model, report);

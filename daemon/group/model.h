@@ -12,7 +12,7 @@
 
 enum unit_state {
 	UNIT_EMPTY,   /* this rank has loaded nothing in this round */
-	UNIT_LOADING, /* the engine copies and hashes */
+	UNIT_LOADING, /* the engine copies and hashes, or fetches */
 	UNIT_LOADED,  /* the coordinator is asked whether the ranks agree */
 	UNIT_VERIFIED /* version 1 or later */
 };
@@ -31,7 +31,7 @@ struct gather {
 enum grad_state {
 	GRAD_WORKER,  /* the worker writes it */
 	GRAD_LOADING, /* handed to a load */
-	GRAD_HANDED   /* handed to a reduction */
+	GRAD_HANDED   /* handed to a reduction, or offered to the other ranks */
 };
 
 /* A slot of the gradient pool. */
@@ -258,10 +258,16 @@ void seals_remind(struct model *model, uint32_t rank); /* SEALED, again */
 
 void initial_repeat(struct model *model);
 void initial_loaded(struct model *model, struct report *report);
+bool initial_is_ours(const struct model *model); /* this rank's worker has something to load */
+void initial_sealed(struct model *model);
+void initial_fetched(struct model *model, uint32_t unit);
 void initial_lacking(const struct model *model, uint32_t unit, struct rank_list *ranks);
+void initial_awaited(const struct model *model, uint32_t unit, struct rank_list *ranks); /* as far as this rank knows */
 void initial_offers_free(struct model *model, struct unit *unit);
 void initial_hear_loaded(struct group *group, uint32_t rank, const struct peer_message *message,
 			 struct buffer *payload);
+void initial_hear_offered(struct group *group, uint32_t rank, const struct peer_message *message,
+			  struct buffer *payload);
 void initial_hear_verified(struct group *group, uint32_t rank, const struct peer_message *message,
 			   struct buffer *payload);
 

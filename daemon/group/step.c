@@ -235,7 +235,8 @@ static int check_options(const struct model *model, enum step_commit commit, con
 	int code = check_loaded(model, text);
 	if (code < 0)
 		return code;
-	for (uint32_t i = 0; i < model->unit_count && model->verified < model->unit_count; i++)
+	bool ours = initial_is_ours(model) && model->verified < model->unit_count;
+	for (uint32_t i = 0; i < model->unit_count && ours; i++)
 		if (model->units[i].state == UNIT_EMPTY || model->units[i].state == UNIT_LOADING) {
 			snprintf(text, CALL_TEXT_MAX, "unit \"%s\" was not loaded: load it first",
 				 model_unit_name(model, i));

@@ -45,6 +45,7 @@ static void of_attach(struct group *group, const struct call *call, struct story
 static void of_unit(struct group *group, const struct call *call, struct story *story)
 {
 	const struct model *model = call->worker->model;
+	(void)group;
 
 	story->op = "all-gather";
 	if (!model)
@@ -52,26 +53,20 @@ static void of_unit(struct group *group, const struct call *call, struct story *
 	story->unit = model_unit_name(model, call->unit);
 	if (model->units[call->unit].state != UNIT_VERIFIED) {
 		story->op = "initial values";
-		if (group_coordinates(group))
-			initial_lacking(model, call->unit, &story->ranks);
-		else
-			story->ranks = model->load_awaited;
+		initial_awaited(model, call->unit, &story->ranks);
 	} else {
 		from_engine(model, WAIT_GATHER, call->unit, story);
 	}
 }
 
 /* A step cannot be voted on before the initial values agree. */
-static void of_verification(struct group *group, const struct model *model, struct story *story)
+static void of_verification(const struct model *model, struct story *story)
 {
 	story->op = "initial values";
 	for (uint32_t unit = 0; unit < model->unit_count; unit++)
 		if (model->units[unit].state != UNIT_VERIFIED) {
 			story->unit = model_unit_name(model, unit);
-			if (group_coordinates(group))
-				initial_lacking(model, unit, &story->ranks);
-			else
-				story->ranks = model->load_awaited;
+			initial_awaited(model, unit, &story->ranks);
 			return;
 		}
 }
@@ -90,7 +85,7 @@ static void of_step(struct group *group, const struct call *call, struct story *
 		else
 			story->ranks = model->vote_awaited;
 	} else if (model->phase == STEP_REDUCED && call->kind == CALL_STEP) {
-		of_verification(group, model, story);
+		of_verification(model, story);
 	} else {
 		from_engine(model, WAIT_REDUCE, UINT32_MAX, story);
 	}

@@ -172,6 +172,13 @@ static void serve_open(struct request *request, const struct worker_message *mes
 {
 	struct worker_message answer = { 0 };
 	struct opened *opened;
+
+	if (message->init == INIT_FROM_RANK && message->init_rank >= request->session->serve->config.world_size) {
+		request_fail(request, FSDP_E_INVALID,
+			     "initial values from rank %u: the group has %u ranks, counted from 0", message->init_rank,
+			     request->session->serve->config.world_size);
+		return;
+	}
 	int code = session_open(request->session, message, &opened, answer.text, sizeof(answer.text));
 
 	answer.code = code;

@@ -18,12 +18,14 @@
 #define STEP_CLOSE_BYTES_MAX (64u << 20)
 
 enum command_kind {
-	COMMAND_PEERS,  /* the group as it stands: generation, incarnations[world_size] (0 where unknown) */
-	COMMAND_ADD,    /* a model is sealed: model, plan (a reference), step 0, attempt 0 */
-	COMMAND_DROP,   /* forget model; REPORT_DROPPED follows when nothing of it is referenced any more */
-	COMMAND_LOAD,   /* copy this rank's range of unit from the slot (not if `compare`), hash each: REPORT_LOADED */
+	COMMAND_PEERS, /* the group as it stands: generation, incarnations[world_size] (0 where unknown) */
+	COMMAND_ADD,   /* a model is sealed: model, plan (a reference), step 0, attempt 0 */
+	COMMAND_DROP,  /* forget model; REPORT_DROPPED follows when nothing of it is referenced any more */
+	COMMAND_LOAD, /* copy this rank's range of unit from the slot (not if `compare`), hash each: REPORT_LOADED. Where it is
+			 * an `offer`, the others read theirs from the slot, which comes back after PUBLISH: REPORT_RETURNED */
+	COMMAND_FETCH,   /* read this rank's range of unit from the rank that offers initial values: REPORT_FETCHED */
 	COMMAND_PUBLISH, /* initial values agree everywhere: unit goes from version 0 to 1 */
-	COMMAND_GATHER, /* fill the gather slot with unit at `version` or later: REPORT_GATHERED */
+	COMMAND_GATHER,  /* fill the gather slot with unit at `version` or later: REPORT_GATHERED */
 	COMMAND_REDUCE, /* this node's contribution: the gradient slot of unit in (step, attempt, micro_batch), times weight; of
 			   weight 0 the slot is given back */
 	COMMAND_CLOSE,  /* this node's micro_batch has ended: absent[unit] marks what it lacks; last, weight */
@@ -53,6 +55,7 @@ struct command {
 	struct plan *plan;
 	uint8_t *bits; /* absent or present, one byte a unit, canonical order, heap */
 	bool compare;  /* COMMAND_LOAD: only hash */
+	bool offer;    /* COMMAND_LOAD: this rank's values are everybody's */
 	bool last;     /* COMMAND_CLOSE: the step's last micro-batch of this node */
 	double weight; /* COMMAND_REDUCE; COMMAND_CLOSE with last: the sum of this node's weights in this step */
 	enum step_outcome outcome;
@@ -63,8 +66,9 @@ struct command {
 
 enum report_kind {
 	REPORT_LOADED,   /* unit, slot, sums[param_count]: the slot is read and may be reused */
+	REPORT_FETCHED,  /* unit: this rank's range is here */
 	REPORT_GATHERED, /* unit, slot, version: the slot holds unit at version, whole */
-	REPORT_RETURNED, /* slot: every owner has added it (or its step is over): the gradient slot may be reused */
+	REPORT_RETURNED, /* slot: every owner has added it (or its step is over, or what it offered was published): it may be reused */
 	REPORT_REDUCED,  /* step, attempt: this rank's shard has every contribution and was divided; finite */
 	REPORT_APPLIED,  /* step: every unit has been stepped (unit and version for the last) */
 	REPORT_PROGRESS, /* unit, version: one unit has its new version */
@@ -93,6 +97,7 @@ struct report {
 	uint32_t attempt;
 	uint64_t slot;
 	bool finite;
+	bool offered;   /* REPORT_LOADED: the slot is offered to the others, and comes back later */
 	uint64_t *sums; /* heap; XXH3 of every parameter's full bytes, in order */
 	uint32_t sum_count;
 	struct wait waits[REPORT_WAITS_MAX];

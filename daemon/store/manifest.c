@@ -62,7 +62,9 @@ static int manifest_check_options(const struct manifest_options *options)
 {
 	bool good = manifest_is_float_or_unset(options->gather_dtype) &&
 		    manifest_is_float_or_unset(options->reduce_dtype) &&
-		    (options->op == REDUCE_MEAN || options->op == REDUCE_SUM) && isfinite(options->scale);
+		    (options->op == REDUCE_MEAN || options->op == REDUCE_SUM) && isfinite(options->scale) &&
+		    ((uint32_t)options->init <= INIT_ZEROS) &&
+		    (options->init == INIT_FROM_RANK || options->init_rank == 0);
 	return good ? optimizer_check_spec(&options->optimizer, NULL) : FSDP_E_INVALID;
 }
 

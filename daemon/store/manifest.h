@@ -19,12 +19,19 @@
 #define MANIFEST_BYTES_MAX (64u << 20)
 
 enum reduce_op { REDUCE_MEAN = 0, REDUCE_SUM = 1 };
+enum init_policy {
+	INIT_VERIFY = 0,    /* every rank loads its own copy, and checksums are compared */
+	INIT_FROM_RANK = 1, /* what init_rank loads counts */
+	INIT_ZEROS = 2
+};
 
 struct manifest_options {
 	enum fsdp_dtype gather_dtype; /* 0: each parameter's own */
 	enum fsdp_dtype reduce_dtype; /* 0: the master's */
 	enum reduce_op op;
 	double scale; /* of a sum; 1 by default */
+	enum init_policy init;
+	uint32_t init_rank; /* INIT_FROM_RANK; else 0. Whether there is such a rank is the caller's to know. */
 	struct optimizer_spec optimizer;
 };
 
@@ -49,7 +56,7 @@ struct manifest_unit {
 struct manifest;
 
 /* options are copied; a scale of 0 means 1, and a mean has no scale (it is set to 1). FSDP_E_INVALID: a bad name, a
- * dtype that is no floating one, an unknown op, a scale that is not finite, an optimizer that optimizer_check_spec
+ * dtype that is no floating one, an unknown op or init, a rank that init does not use, a scale that is not finite, an optimizer that optimizer_check_spec
  * refuses. -ENOMEM. */
 int manifest_new(const char *name, const struct manifest_options *options, struct manifest **ret_manifest);
 struct manifest *manifest_ref(struct manifest *manifest);

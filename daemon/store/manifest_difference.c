@@ -64,6 +64,18 @@ static const char *difference_optimizer(enum optimizer_kind kind)
 	return names[kind];
 }
 
+static void difference_init(const struct manifest_options *options, char *text, size_t text_size)
+{
+	static const char *const names[] = {
+		[INIT_VERIFY] = "verify", [INIT_FROM_RANK] = "from rank", [INIT_ZEROS] = "zeros"
+	};
+	if (options->init == INIT_FROM_RANK) {
+		snprintf(text, text_size, "%s %" PRIu32, names[options->init], options->init_rank);
+	} else {
+		snprintf(text, text_size, "%s", names[options->init]);
+	}
+}
+
 static int difference_of_options(const struct difference *difference)
 {
 	const struct manifest_options *a = manifest_get_options(difference->a);
@@ -72,6 +84,9 @@ static int difference_of_options(const struct difference *difference)
 	/* Seventeen digits: two doubles that differ look different. */
 	snprintf(scales[0], sizeof(scales[0]), "%.17g", a->scale);
 	snprintf(scales[1], sizeof(scales[1]), "%.17g", b->scale);
+	char inits[2][32];
+	difference_init(a, inits[0], sizeof(inits[0]));
+	difference_init(b, inits[1], sizeof(inits[1]));
 	const struct {
 		const char *name, *value_a, *value_b;
 	} rows[] = {
@@ -82,6 +97,7 @@ static int difference_of_options(const struct difference *difference)
 		{ "optimizer", difference_optimizer(a->optimizer.kind), difference_optimizer(b->optimizer.kind) },
 		{ "momentum", difference_bool(a->optimizer.momentum), difference_bool(b->optimizer.momentum) },
 		{ "nesterov", difference_bool(a->optimizer.nesterov), difference_bool(b->optimizer.nesterov) },
+		{ "init", inits[0], inits[1] },
 	};
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		if (strcmp(rows[i].value_a, rows[i].value_b) != 0) {

@@ -72,6 +72,7 @@ static const struct link_rule {
 	[PEER_WITHDRAW] = { .control = true },
 	[PEER_ALL_REDUCE] = { .control = true },
 	[PEER_ALL_REDUCED] = { .control = true },
+	[PEER_OFFERED] = { .control = true },
 	[PEER_READ] = { .bulk = true },
 	[PEER_CHUNK] = { .bulk = true, .payload = PAYLOAD_WHOLE },
 	[PEER_STALE] = { .bulk = true },

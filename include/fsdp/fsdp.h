@@ -127,6 +127,12 @@ enum fsdp_optimizer {
 	FSDP_OPTIMIZER_ADAMW = 2
 };
 
+enum fsdp_init {
+	FSDP_INIT_VERIFY = 0,    /* every rank loads its own copy; where checksums differ it is an error that says so */
+	FSDP_INIT_FROM_RANK = 1, /* what the worker of rank init_rank loads is everybody's */
+	FSDP_INIT_ZEROS = 2      /* all parameters are zero from the seal on; nothing is loaded */
+};
+
 /*
  * Begin with `struct fsdp_options options = FSDP_OPTIONS_INIT;` and change what differs. size says which version of
  * this struct the caller was compiled with. All of it, but local_worker, local_workers and deadline_ms, must be the
@@ -146,11 +152,14 @@ struct fsdp_options {
 	uint32_t local_workers; /* workers of this node; 0: both from $LOCAL_RANK and $LOCAL_WORLD_SIZE, else 0 of 1 */
 	uint32_t flags;         /* 0 */
 	uint32_t reserved;      /* 0 */
+	uint32_t init;          /* enum fsdp_init: where the parameters' first values come from */
+	uint32_t init_rank;     /* of FSDP_INIT_FROM_RANK; else 0 */
 };
 
-#define FSDP_OPTIONS_INIT                                                                                   \
-	{                                                                                                   \
-		sizeof(struct fsdp_options), 1.0, 0, 0, 0, FSDP_MEAN, FSDP_OPTIMIZER_NONE, 0, 0, 0, 0, 0, 0 \
+#define FSDP_OPTIONS_INIT                                                                                    \
+	{                                                                                                    \
+		sizeof(struct fsdp_options), 1.0, 0, 0, 0, FSDP_MEAN, FSDP_OPTIMIZER_NONE, 0, 0, 0, 0, 0, 0, \
+			FSDP_INIT_VERIFY, 0                                                                  \
 	}
 
 /*
@@ -250,10 +259,17 @@ FSDP_API int fsdp_model_seal(struct fsdp_model *model, struct fsdp_model_info *r
 
 /*
  * Initial values: values[i] points to parameter i's elements (row-major, its own dtype, not NULL unless it has none),
- * count must be the unit's number of parameters. Copied. Every rank loads every unit with the same values and keeps its
- * range of them; ranks compare checksums. Once, after a seal that did not resume. Waits for a free gradient buffer, not
- * for other ranks: a difference between them is reported by the call that first needs the unit, and every rank may load
- * it again. Until the ranks agree, a second load is compared with the first; later it is refused. Not collective.
+ * count must be the unit's number of parameters. Copied. Once, after a seal that did not resume. Not collective.
+ *
+ * With FSDP_INIT_VERIFY every rank loads every unit with the same values and keeps its range of them; ranks compare
+ * checksums. It waits for a free gradient buffer, not for other ranks: a difference between them is reported by the
+ * call that first needs the unit, and every rank may load it again. Until the ranks agree, a second load is compared
+ * with the first; later it is refused.
+ *
+ * With FSDP_INIT_FROM_RANK rank init_rank loads, and the daemons of the others read their ranges from it; the buffer is
+ * free again when they have. On every other rank the call does nothing and returns 0, whatever values and count are; a
+ * call that needs the unit there waits for that rank's load. With FSDP_INIT_ZEROS it is FSDP_E_STATE.
+ *
  * FSDP_E_STATE: the unit is loaded and agreed on (nothing changes), or holds a gradient that was not handed over.
  * FSDP_E_TIMEOUT.
  */

@@ -75,6 +75,6 @@ struct e2e_case {
 };
 
 extern const struct e2e_case e2e_original[], e2e_order[], e2e_sizes[], e2e_steps[], e2e_numbers[], e2e_agreement[],
-	e2e_failures[];
+	e2e_initial[], e2e_failures[];
 
 #endif

@@ -402,7 +402,10 @@ static void referee_publish(struct referee *referee, uint32_t rank, const struct
 {
 	struct life *life = sim_life(referee->sim, command->model);
 	for (uint32_t r = 0; life && r < referee->sim->config.world_size; r++) {
-		if (!life->loaded[r][command->unit]) {
+		const struct manifest_options *options = &referee->sim->workloads[life->workload].options;
+		bool needed =
+			options->init == INIT_VERIFY || (options->init == INIT_FROM_RANK && options->init_rank == r);
+		if (needed && !life->loaded[r][command->unit]) {
 			trace_fail("rank %u publishes unit %u, which rank %u has not loaded", rank, command->unit, r);
 		}
 	}

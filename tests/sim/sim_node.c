@@ -146,7 +146,7 @@ static void node_on_report(void *context, uint64_t life)
 		return;
 	}
 	struct report *report = (struct report *)queue_take(&node->reports, &node->reports_end);
-	if (report->kind == REPORT_RETURNED || report->kind == REPORT_LOADED) {
+	if (report->kind == REPORT_RETURNED || (report->kind == REPORT_LOADED && !report->offered)) {
 		node_slot_returned(node, report->model, report->slot);
 	} else if (report->kind == REPORT_DROPPED) {
 		node_models_forget(node, false, report->model);

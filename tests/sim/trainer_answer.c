@@ -40,7 +40,8 @@ static void trainer_took_grad(struct trainer *trainer, uint32_t unit, const stru
 	trainer->slots[unit] = answer->slot;
 	node_slot_given(trainer->node, trainer->of->model, trainer->plan, answer->slot, bytes);
 	if (trainer->state == TRAINER_LOADING) {
-		fill_initial(trainer, unit, trainer->other_values);
+		bool compared = trainer->sim->workloads[trainer->model].options.init == INIT_VERIFY;
+		fill_initial(trainer, unit, compared && trainer->other_values);
 		trainer->other_values = trainer->other_values && bytes == 0;
 	} else {
 		fill_slot(trainer, unit);

@@ -35,12 +35,20 @@ static void script_shuffle(struct trainer *trainer, uint32_t *units)
 	}
 }
 
+/* Whether this rank's initial values count. */
+static bool script_has_values(const struct trainer *trainer)
+{
+	const struct manifest_options *options = &trainer->sim->workloads[trainer->model].options;
+	return options->init == INIT_VERIFY ||
+	       (options->init == INIT_FROM_RANK && options->init_rank == trainer->node->rank);
+}
+
 void script_load(struct trainer *trainer)
 {
 	uint32_t units[SIM_UNITS];
 	script_clear(trainer);
 	script_shuffle(trainer, units);
-	for (uint32_t i = 0; i < script_units(trainer); i++) {
+	for (uint32_t i = 0; i < script_units(trainer) && script_has_values(trainer); i++) {
 		script_add(trainer, ACT_GRAD, units[i]);
 		script_add(trainer, ACT_LOAD, units[i]);
 	}

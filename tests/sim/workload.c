@@ -63,6 +63,13 @@ void workload_init(struct workload *workload, uint32_t index, uint64_t seed, uin
 	workload->options = (struct manifest_options){ .op = sum ? REDUCE_SUM : REDUCE_MEAN,
 						       .scale = sum ? 0.25 + (double)dice_below(&dice, 4) / 3.0 : 1.0,
 						       .optimizer = workload_spec(&dice) };
+	uint64_t init = dice_below(&dice, 10);
+	if (init < 3) {
+		workload->options.init = INIT_FROM_RANK;
+		workload->options.init_rank = (uint32_t)dice_below(&dice, world_size);
+	} else if (init == 3) {
+		workload->options.init = INIT_ZEROS;
+	}
 	workload->steps = many ? dice_between(&dice, 3, 16) : 2;
 	workload->wild = dice_chance(&dice, 400);
 }
@@ -110,6 +117,9 @@ static float workload_float(uint64_t chance, unsigned exponents)
 
 float workload_initial(const struct workload *workload, uint64_t life, uint32_t unit, uint64_t element)
 {
+	if (workload->options.init == INIT_ZEROS) {
+		return 0;
+	}
 	return workload_float(DICE_HASH(workload->seed, STREAM_INITIAL, life, unit, element), 4);
 }
 

@@ -401,3 +401,64 @@ Test(client_values, a_state_that_is_too_large_or_missing_is_not_sent)
 	cr_assert_eq(trainer.fake->seen[WORKER_STEP], 0);
 	trainer_stop(&trainer);
 }
+
+Test(client_values, an_origin_of_initial_values_that_cannot_be_is_refused)
+{
+	struct trainer trainer = trainer_start();
+	struct fsdp_options options = FSDP_OPTIONS_INIT;
+	struct fsdp_model *model;
+	options.init = FSDP_INIT_ZEROS + 1;
+	cr_assert_eq(fsdp_model_open(trainer.client, "other", &options, &model), FSDP_E_INVALID);
+	says("no such init");
+	options.init = FSDP_INIT_ZEROS;
+	options.init_rank = 1;
+	cr_assert_eq(fsdp_model_open(trainer.client, "other", &options, &model), FSDP_E_INVALID);
+	says("init_rank is of FSDP_INIT_FROM_RANK alone");
+	options.init = FSDP_INIT_FROM_RANK;
+	cr_assert_eq(fsdp_model_open(trainer.client, "other", &options, &model), FSDP_E_INVALID);
+	says("the group has 1 ranks");
+	trainer_stop(&trainer);
+}
+
+static enum fake_verdict two_ranks(struct fake *fake, const struct worker_message *request,
+				   struct worker_message *answer, int *fds, size_t *fd_count)
+{
+	(void)fake;
+	(void)fds;
+	(void)fd_count;
+	if (request->op == WORKER_HELLO)
+		answer->world_size = 2;
+	return FAKE_SEND;
+}
+
+Test(client_values, values_that_do_not_count_are_not_looked_at)
+{
+	static const struct {
+		uint32_t init, init_rank;
+		int code;
+	} cases[] = { { FSDP_INIT_FROM_RANK, 1, 0 },
+		      { FSDP_INIT_FROM_RANK, 0, FSDP_E_INVALID },
+		      { FSDP_INIT_ZEROS, 0, FSDP_E_STATE } };
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct fake *fake = fake_start();
+		struct fsdp_param param = { .name = "w", .dtype = FSDP_F32, .ndim = 1, .shape = { 4 } };
+		struct fsdp_options options = FSDP_OPTIONS_INIT;
+		struct fsdp_client *client;
+		struct fsdp_model *model;
+		struct fsdp_unit *unit;
+		fake->hook = two_ranks;
+		options.init = cases[i].init;
+		options.init_rank = cases[i].init_rank;
+		ok(fsdp_client_open(fake->path, &client));
+		ok(fsdp_model_open(client, "m", &options, &model));
+		cr_assert_eq(fake->last[WORKER_OPEN].init, cases[i].init);
+		cr_assert_eq(fake->last[WORKER_OPEN].init_rank, cases[i].init_rank);
+		ok(fsdp_unit_add(model, "u0", &param, 1, &unit));
+		cr_assert_eq(fsdp_unit_load(unit, NULL, 0), FSDP_E_STATE, "it is not sealed");
+		ok(fsdp_model_seal(model, NULL));
+		cr_assert_eq(fsdp_unit_load(unit, NULL, 0), cases[i].code, "case %zu: %s", i, fsdp_last_error());
+		cr_assert_eq(fake->seen[WORKER_GRAD], 0);
+		ok(fsdp_client_close(client));
+		fake_stop(fake);
+	}
+}

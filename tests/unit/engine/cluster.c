@@ -302,7 +302,9 @@ static struct manifest *cluster_manifest(const struct cluster_options *options)
 {
 	const struct manifest_options model = { .op = options->op,
 						.scale = options->scale ? options->scale : 1,
-						.optimizer = { .kind = options->optimizer } };
+						.optimizer = { .kind = options->optimizer },
+						.init = options->init,
+						.init_rank = options->init_rank };
 	struct manifest *manifest;
 
 	assert(manifest_new("model", &model, &manifest) == 0);

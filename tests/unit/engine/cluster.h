@@ -58,6 +58,8 @@ struct cluster_options {
 	enum reduce_op op;
 	double scale;
 	enum optimizer_kind optimizer;
+	enum init_policy init;
+	uint32_t init_rank;
 	uint64_t chunk_bytes, window_bytes; /* 0: 4096 and 65536 */
 };
 #define CLUSTER_UNITS_END UINT64_MAX

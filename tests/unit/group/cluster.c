@@ -328,7 +328,9 @@ struct manifest *cluster_manifest(const struct cluster *cluster, const char *uni
 {
 	const struct manifest_options options = { .op = REDUCE_MEAN,
 						  .scale = 1,
-						  .optimizer = { .kind = cluster->optimizer } };
+						  .optimizer = { .kind = cluster->optimizer },
+						  .init = cluster->init,
+						  .init_rank = cluster->init_rank };
 	struct manifest *manifest;
 	cr_assert_eq(manifest_new("m", &options, &manifest), 0);
 	for (uint32_t i = 0; i < cluster->units; i++) {

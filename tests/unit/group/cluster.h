@@ -45,7 +45,9 @@ struct node {
 	double weight, handed_weight; /* of the last CLOSE; of the last reduction */
 	uint8_t absent[CLUSTER_UNITS_MAX], present[CLUSTER_UNITS_MAX];
 	uint64_t handed[CLUSTER_SLOTS_MAX]; /* slots of reductions */
-	uint32_t handed_count, gathers, published, applied, aborted, dropped;
+	uint32_t handed_count, gathers, fetched, published, applied, aborted, dropped;
+	uint64_t offered[CLUSTER_UNITS_MAX]; /* slots of initial values */
+	uint32_t offered_count;
 	struct report *held[CLUSTER_SLOTS_MAX];
 	uint32_t held_count;
 	/* notices */
@@ -66,6 +68,8 @@ struct cluster {
 	uint32_t units;
 	uint64_t elements;
 	enum optimizer_kind optimizer;
+	enum init_policy init;
+	uint32_t init_rank;
 	uint64_t gather_bytes, grad_bytes;
 };
 

@@ -52,6 +52,19 @@ static void on_load(struct node *node, struct command *command)
 	report->sum_count = 1;
 	report->sums = calloc(1, sizeof(*report->sums));
 	report->sums[0] = node->load_sum;
+	report->offered = command->offer;
+	if (command->offer) {
+		cr_assert_lt(node->offered_count, CLUSTER_UNITS_MAX);
+		node->offered[node->offered_count++] = command->slot;
+	}
+	report_or_hold(node, report, node->hold_loads);
+}
+
+static void on_fetch(struct node *node, struct command *command)
+{
+	struct report *report = report_new(REPORT_FETCHED);
+	report->unit = command->unit;
+	node->fetched++;
 	report_or_hold(node, report, node->hold_loads);
 }
 
@@ -59,6 +72,12 @@ static void on_publish(struct node *node, struct command *command)
 {
 	(void)command;
 	node->published++;
+	for (uint32_t i = 0; i < node->offered_count; i++) {
+		struct report *report = report_new(REPORT_RETURNED);
+		report->slot = node->offered[i];
+		report_or_hold(node, report, node->hold_returns);
+	}
+	node->offered_count = 0;
 }
 
 static void on_gather(struct node *node, struct command *command)
@@ -155,10 +174,10 @@ static void on_inquire(struct node *node, struct command *command)
 void cluster_command(void *context, struct command *command)
 {
 	static void (*const table[])(struct node *, struct command *) = {
-		[COMMAND_PEERS] = on_peers,   [COMMAND_ADD] = on_add,         [COMMAND_DROP] = on_drop,
-		[COMMAND_LOAD] = on_load,     [COMMAND_PUBLISH] = on_publish, [COMMAND_GATHER] = on_gather,
-		[COMMAND_REDUCE] = on_reduce, [COMMAND_CLOSE] = on_close,     [COMMAND_APPLY] = on_apply,
-		[COMMAND_ABORT] = on_abort,   [COMMAND_INQUIRE] = on_inquire,
+		[COMMAND_PEERS] = on_peers,   [COMMAND_ADD] = on_add,       [COMMAND_DROP] = on_drop,
+		[COMMAND_FETCH] = on_fetch,   [COMMAND_LOAD] = on_load,     [COMMAND_PUBLISH] = on_publish,
+		[COMMAND_GATHER] = on_gather, [COMMAND_REDUCE] = on_reduce, [COMMAND_CLOSE] = on_close,
+		[COMMAND_APPLY] = on_apply,   [COMMAND_ABORT] = on_abort,   [COMMAND_INQUIRE] = on_inquire,
 	};
 	table[command->kind](context, command);
 	command_free(command);

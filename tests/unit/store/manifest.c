@@ -87,6 +87,9 @@ Test(manifest, refuses_options_that_make_no_sense)
 		{ .op = REDUCE_SUM, .scale = NAN },
 		{ .optimizer = { .kind = (enum optimizer_kind)9 } },
 		{ .optimizer = { .kind = OPTIMIZER_SGD, .nesterov = true } },
+		{ .init = (enum init_policy)3 },
+		{ .init_rank = 1 },
+		{ .init = INIT_ZEROS, .init_rank = 1 },
 	};
 	struct manifest *manifest = NULL;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {

@@ -83,6 +83,11 @@ Test(difference, names_the_option)
 		(struct manifest_options){ .optimizer = { .kind = OPTIMIZER_SGD, .momentum = true, .nesterov = true } },
 		(struct manifest_options){ .optimizer = { .kind = OPTIMIZER_SGD, .momentum = true } },
 		"option nesterov: rank 0 has on, rank 1 has off");
+	expect_options(base, (struct manifest_options){ .init = INIT_ZEROS },
+		       "option init: rank 0 has verify, rank 1 has zeros");
+	expect_options((struct manifest_options){ .init = INIT_FROM_RANK },
+		       (struct manifest_options){ .init = INIT_FROM_RANK, .init_rank = 3 },
+		       "option init: rank 0 has from rank 0, rank 1 has from rank 3");
 }
 
 Test(difference, names_the_model_and_the_ranks_that_it_was_given)
