@@ -1,7 +1,7 @@
 /*
  * Initial values: every rank loads its own copy, and version 1 is published when all have the same checksums; or one rank loads, the
- * others' engines read their ranges from it, and version 1 is published when all have theirs; or they are zeros, from the seal on. Both
- * parts, the ranks' and the coordinator's, which compares. Owns the units' sums, offers and troubles. The loop thread runs it.
+ * others' engines read their ranges from it, and version 1 is published when all have theirs; or they are zeros, from the seal on. This
+ * rank's part; the comparison is in initial_coordinator.c. Owns the units' sums and troubles. The loop thread runs it.
  */
 #include "daemon/group/model.h"
 
@@ -31,34 +31,19 @@ static void unit_move(struct unit *unit, enum unit_state state)
 	unit->state = state;
 }
 
-static uint32_t param_count(const struct model *model, uint32_t unit)
-{
-	return manifest_unit(model->manifest, unit)->param_count;
-}
-
-static const char *param_name(const struct model *model, uint32_t unit, uint32_t param)
-{
-	return manifest_unit(model->manifest, unit)->params[param].name;
-}
-
-static const struct manifest_options *options_of(const struct model *model)
-{
-	return manifest_get_options(model->manifest);
-}
-
 bool initial_is_ours(const struct model *model)
 {
-	const struct manifest_options *options = options_of(model);
+	const struct manifest_options *options = model_options(model);
 	return options->init == INIT_VERIFY ||
 	       (options->init == INIT_FROM_RANK && options->init_rank == model->group->config.rank);
 }
 
 /* What a unit's values are known by, where ranks compare them. */
-static uint64_t sums_hash(const struct model *model, uint32_t unit)
+uint64_t initial_sums_hash(const struct model *model, uint32_t unit)
 {
-	if (options_of(model)->init != INIT_VERIFY)
+	if (model_options(model)->init != INIT_VERIFY)
 		return 0;
-	return XXH3_64bits(model->units[unit].sums, param_count(model, unit) * sizeof(uint64_t));
+	return XXH3_64bits(model->units[unit].sums, model_param_count(model, unit) * sizeof(uint64_t));
 }
 
 /* ---- This rank ---- */
@@ -88,7 +73,7 @@ static void slot_back(struct model *model, struct unit *unit, uint64_t slot)
 static int check_load(const struct model *model, uint32_t index, char *text)
 {
 	const struct unit *unit = &model->units[index];
-	const struct manifest_options *options = options_of(model);
+	const struct manifest_options *options = model_options(model);
 
 	if (options->init == INIT_ZEROS)
 		snprintf(text, CALL_TEXT_MAX, "unit \"%s\": model \"%s\" begins with zeros: nothing is loaded",
@@ -139,7 +124,7 @@ void worker_load(struct worker *worker, uint32_t registered, uint64_t slot, stru
 		command->unit = index;
 		command->slot = slot;
 		command->compare = grad->compare;
-		command->offer = !grad->compare && options_of(model)->init == INIT_FROM_RANK;
+		command->offer = !grad->compare && model_options(model)->init == INIT_FROM_RANK;
 		call->unit = index;
 		call->token = slot;
 		call_wait(group, call);
@@ -166,14 +151,14 @@ static void say_fetched(struct model *model, uint32_t index)
 	group_message_init(&message, PEER_LOADED);
 	message.model = model->number;
 	message.unit = index;
-	message.offset = message.length = param_count(model, index);
+	message.offset = message.length = model_param_count(model, index);
 	group_send(model->group, GROUP_COORDINATOR, &message);
 }
 
 static void ask_sums(struct model *model, uint32_t index)
 {
 	const struct unit *unit = &model->units[index];
-	uint32_t count = param_count(model, index);
+	uint32_t count = model_param_count(model, index);
 	struct peer_message message;
 	uint32_t offset = 0;
 
@@ -198,7 +183,7 @@ static void ask(struct model *model, uint32_t index)
 		say_fetched(model, index);
 		return;
 	}
-	if (options_of(model)->init == INIT_FROM_RANK)
+	if (model_options(model)->init == INIT_FROM_RANK)
 		say_offered(model, index);
 	ask_sums(model, index);
 }
@@ -231,7 +216,7 @@ static void verified(struct model *model, uint32_t index)
 
 void initial_sealed(struct model *model)
 {
-	for (uint32_t i = 0; i < model->unit_count && options_of(model)->init == INIT_ZEROS; i++)
+	for (uint32_t i = 0; i < model->unit_count && model_options(model)->init == INIT_ZEROS; i++)
 		verified(model, i);
 }
 
@@ -276,7 +261,7 @@ static void answer_compared(struct model *model, uint32_t index, uint32_t round,
 {
 	const struct unit *unit = &model->units[index];
 	struct group *group = model->group;
-	uint32_t count = param_count(model, index), i = 0;
+	uint32_t count = model_param_count(model, index), i = 0;
 
 	if (round != unit->round) {
 		call_fail(group, call, FSDP_E_MISMATCH, "%s",
@@ -291,7 +276,7 @@ static void answer_compared(struct model *model, uint32_t index, uint32_t round,
 		call_fail(group, call, FSDP_E_MISMATCH,
 			  "unit \"%s\" parameter \"%s\": this rank loaded values with checksum 0x%016" PRIx64
 			  " before, and 0x%016" PRIx64 " now: load the same values",
-			  model_unit_name(model, index), param_name(model, index, i), unit->sums[i], sums[i]);
+			  model_unit_name(model, index), model_param_name(model, index, i), unit->sums[i], sums[i]);
 }
 
 void initial_loaded(struct model *model, struct report *report)
@@ -305,7 +290,7 @@ void initial_loaded(struct model *model, struct report *report)
 	bool compare = grad->compare;
 	uint32_t round = grad->round;
 	struct call *call = load_call(model, report->slot);
-	assert(report->sum_count == param_count(model, index));
+	assert(report->sum_count == model_param_count(model, index));
 	if (report->offered)
 		grad->state = GRAD_HANDED;
 	else
@@ -343,7 +328,7 @@ void initial_hear_offered(struct group *group, uint32_t rank, const struct peer_
 	(void)payload;
 
 	if (!model || !model_is_live(model) || message->unit >= model->unit_count || initial_is_ours(model) ||
-	    options_of(model)->init != INIT_FROM_RANK || options_of(model)->init_rank != rank ||
+	    model_options(model)->init != INIT_FROM_RANK || model_options(model)->init_rank != rank ||
 	    model->units[message->unit].state != UNIT_EMPTY)
 		return;
 	struct command *command = command_new(COMMAND_FETCH);
@@ -367,31 +352,11 @@ void initial_hear_verified(struct group *group, uint32_t rank, const struct peer
 		return;
 	if (message->code < 0)
 		differs(model, message->unit, message->code, message->text);
-	else if (message->sum == sums_hash(model, message->unit))
+	else if (message->sum == initial_sums_hash(model, message->unit))
 		verified(model, message->unit);
 }
 
-/* ---- The coordinator ---- */
-
-void initial_offers_free(struct model *model, struct unit *unit)
-{
-	for (uint32_t rank = 0; unit->offers && rank < model->group->config.world_size; rank++)
-		free(unit->offers[rank].sums);
-	free(unit->offers);
-	unit->offers = NULL;
-}
-
-void initial_lacking(const struct model *model, uint32_t index, struct rank_list *ranks)
-{
-	const struct unit *unit = &model->units[index];
-	const struct manifest_options *options = options_of(model);
-	bool first = options->init == INIT_FROM_RANK &&
-		     (!unit->offers || !unit->offers[options->init_rank].whole); /* before it the others cannot */
-
-	for (uint32_t rank = 0; rank < model->group->config.world_size; rank++)
-		if (first ? rank == options->init_rank : !unit->offers || !unit->offers[rank].whole)
-			rank_list_add(ranks, rank);
-}
+/* ---- What it waits for ---- */
 
 void initial_awaited(const struct model *model, uint32_t index, struct rank_list *ranks)
 {
@@ -400,147 +365,7 @@ void initial_awaited(const struct model *model, uint32_t index, struct rank_list
 	if (group_coordinates(model->group))
 		initial_lacking(model, index, ranks);
 	else if (!initial_is_ours(model) && (state == UNIT_EMPTY || state == UNIT_LOADING))
-		rank_list_add(ranks, options_of(model)->init_rank);
+		rank_list_add(ranks, model_options(model)->init_rank);
 	else
 		*ranks = model->load_awaited;
-}
-
-static void say_verified(struct model *model, uint32_t index, uint32_t round, int code, uint64_t sum, const char *text,
-			 int64_t rank)
-{
-	struct peer_message message;
-
-	group_message_init(&message, PEER_VERIFIED);
-	group_message_text(&message, text);
-	message.model = model->number;
-	message.unit = index;
-	message.attempt = round;
-	message.code = code;
-	message.sum = sum;
-	if (rank >= 0)
-		group_send(model->group, (uint32_t)rank, &message);
-	else
-		group_tell_others(model->group, &message);
-}
-
-static void say_waiting(struct model *model, uint32_t index, uint32_t rank)
-{
-	struct rank_list ranks = { 0 };
-	uint64_t sums[RANK_LIST_MAX];
-	struct peer_message message;
-
-	initial_lacking(model, index, &ranks);
-	group_message_init(&message, PEER_WAITING);
-	group_message_name(&message, model->name);
-	message.model = model->number;
-	message.unit = index;
-	message.awaited = PEER_LOADED;
-	for (uint32_t i = 0; i < ranks.count; i++)
-		sums[i] = ranks.ranks[i];
-	message.sums = sums;
-	message.sum_count = ranks.count;
-	group_send(model->group, rank, &message);
-}
-
-/* The first parameter, in their order, that two ranks differ in. */
-static bool find_difference(const struct model *model, uint32_t index, char *text, size_t size)
-{
-	const struct offer *offers = model->units[index].offers;
-	uint32_t count = param_count(model, index);
-
-	for (uint32_t i = 0; i < count; i++)
-		for (uint32_t rank = 1; rank < model->group->config.world_size; rank++) {
-			if (offers[rank].sums[i] == offers[0].sums[i])
-				continue;
-			snprintf(text, size,
-				 "unit \"%s\" parameter \"%s\": rank 0 loaded values with checksum 0x%016" PRIx64
-				 ", rank %" PRIu32 " 0x%016" PRIx64 ": load the same values on every rank",
-				 model_unit_name(model, index), param_name(model, index, i), offers[0].sums[i], rank,
-				 offers[rank].sums[i]);
-			return true;
-		}
-	return false;
-}
-
-/* What the offers, which are whole, have in common. */
-static uint64_t common_sum(const struct model *model, uint32_t index)
-{
-	const struct offer *offers = model->units[index].offers;
-
-	if (options_of(model)->init != INIT_VERIFY)
-		return 0;
-	return XXH3_64bits(offers[0].sums, param_count(model, index) * sizeof(uint64_t));
-}
-
-static void judge(struct model *model, uint32_t index)
-{
-	struct unit *unit = &model->units[index];
-	uint32_t self = model->group->config.rank, round = unit->round;
-	char text[PEER_TEXT_MAX + 1] = "";
-
-	bool compare = options_of(model)->init == INIT_VERIFY;
-	int code = compare && find_difference(model, index, text, sizeof(text)) ? FSDP_E_MISMATCH : 0;
-	uint64_t sum = common_sum(model, index);
-	initial_offers_free(model, unit);
-	free(unit->verdict);
-	unit->verdict = code < 0 ? group_duplicate(text) : NULL;
-	say_verified(model, index, round, code, sum, text, -1);
-	say_verified(model, index, round, code, sum, text, self);
-}
-
-static void answer_again(struct model *model, uint32_t index, uint32_t rank, uint32_t round)
-{
-	const struct unit *unit = &model->units[index];
-
-	if (round == unit->round && unit->state == UNIT_VERIFIED)
-		say_verified(model, index, round, 0, sums_hash(model, index), "", rank);
-	else if (round + 1 == unit->round && unit->verdict)
-		say_verified(model, index, round, FSDP_E_MISMATCH, 0, unit->verdict, rank);
-}
-
-static bool offers_are_whole(const struct model *model, const struct unit *unit)
-{
-	for (uint32_t rank = 0; rank < model->group->config.world_size; rank++)
-		if (!unit->offers[rank].whole)
-			return false;
-	return true;
-}
-
-void initial_hear_loaded(struct group *group, uint32_t rank, const struct peer_message *message, struct buffer *payload)
-{
-	struct model *model = model_find(group, message->model);
-	(void)payload;
-
-	if (!model || !model_is_live(model) || message->unit >= model->unit_count)
-		return;
-	struct unit *unit = &model->units[message->unit];
-	uint32_t count = param_count(model, message->unit);
-	if (message->length != count || message->offset > count || message->sum_count > count - message->offset)
-		return;
-	if (unit->state == UNIT_VERIFIED || message->attempt < unit->round) {
-		answer_again(model, message->unit, rank, message->attempt);
-		return;
-	}
-	if (message->attempt != unit->round)
-		return;
-	if (!unit->offers)
-		unit->offers = group_allocate(group->config.world_size, sizeof(*unit->offers));
-	struct offer *offer = &unit->offers[rank];
-	if (offer->whole) {
-		if (message->offset + message->sum_count == count)
-			say_waiting(model, message->unit, rank);
-		return;
-	}
-	if (options_of(model)->init == INIT_FROM_RANK && rank != options_of(model)->init_rank)
-		offer->received = (uint32_t)message->offset; /* no sums: all or nothing */
-	if (message->offset != offer->received)
-		return;
-	if (!offer->sums)
-		offer->sums = group_allocate(count, sizeof(*offer->sums));
-	if (message->sum_count)
-		memcpy(offer->sums + offer->received, message->sums, message->sum_count * sizeof(*offer->sums));
-	offer->received += (uint32_t)message->sum_count;
-	offer->whole = offer->received == count;
-	if (offer->whole && offers_are_whole(model, unit))
-		judge(model, message->unit);
 }

@@ -214,6 +214,18 @@ static inline bool model_is_live(const struct model *model)
 	return model->state == MODEL_LOADING || model->state == MODEL_READY;
 }
 const char *model_unit_name(const struct model *model, uint32_t unit);
+static inline const struct manifest_options *model_options(const struct model *model)
+{
+	return manifest_get_options(model->manifest);
+}
+static inline uint32_t model_param_count(const struct model *model, uint32_t unit)
+{
+	return manifest_unit(model->manifest, unit)->param_count;
+}
+static inline const char *model_param_name(const struct model *model, uint32_t unit, uint32_t param)
+{
+	return manifest_unit(model->manifest, unit)->params[param].name;
+}
 void model_sealed(struct model *model, uint64_t number);
 void model_lose(struct model *model, const char *text);
 void model_drop(struct model *model, const char *text);
@@ -254,10 +266,12 @@ void seals_reset(struct group *group); /* another generation */
 void seals_lacking(const struct group *group, const char *name, struct rank_list *ranks);
 void seals_remind(struct model *model, uint32_t rank); /* SEALED, again */
 
-/* ---- initial.c ---- */
+/* ---- initial.c, initial_coordinator.c ---- */
 
 void initial_repeat(struct model *model);
 void initial_loaded(struct model *model, struct report *report);
+uint64_t initial_sums_hash(const struct model *model,
+			   uint32_t unit);       /* of this rank's load; 0 where ranks do not compare */
 bool initial_is_ours(const struct model *model); /* this rank's worker has something to load */
 void initial_sealed(struct model *model);
 void initial_fetched(struct model *model, uint32_t unit);

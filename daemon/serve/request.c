@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "daemon/runtime/log.h"
+#include "daemon/serve/places.h"
 #include "daemon/serve/seal.h"
 #include "daemon/serve/serve_state.h"
 #include "daemon/serve/text.h"
@@ -240,74 +241,6 @@ static void serve_seal(struct request *request, const struct worker_message *mes
 	seal_begin(request);
 }
 
-/* ---- What is there ---- */
-
-static void serve_places(struct request *request, const struct worker_message *message)
-{
-	struct manifest *manifest = request->opened->registration.manifest;
-	const struct plan *plan = worker_plan(request->opened->worker);
-	struct worker_place places[WORKER_UNITS_MAX];
-	uint32_t count = manifest_unit_count(manifest) - message->unit;
-	struct worker_message answer = { .unit = message->unit, .places = places };
-
-	if (count > WORKER_UNITS_MAX) {
-		count = WORKER_UNITS_MAX;
-		answer.more = true;
-	}
-	for (uint32_t i = 0; i < count; i++) {
-		const struct plan_unit *unit = plan_unit(plan, manifest_canonical(manifest, message->unit + i));
-
-		places[i] = (struct worker_place){
-			.full_bytes = unit->layout.full_bytes,
-			.shard_offset = unit->shard.offset,
-			.shard_count = unit->shard.count,
-			.arena_offset = unit->shard_offset,
-		};
-	}
-	answer.place_count = count;
-	request_answer(request, &answer, NULL, 0);
-}
-
-/* One unit; `slot` names the first parameter, so that a unit of more than one message's comes page by page. */
-static void serve_units(struct request *request, const struct worker_message *message)
-{
-	struct manifest *manifest = request->opened->registration.manifest;
-	const struct manifest_unit *unit = manifest_unit(manifest, manifest_canonical(manifest, message->unit));
-	struct worker_message answer = {
-		.unit = message->unit,
-		.slot = message->slot,
-		.gather_dtype = (uint32_t)unit->gather_dtype,
-		.reduce_dtype = (uint32_t)unit->reduce_dtype,
-	};
-	uint64_t first = message->slot < unit->param_count ? message->slot : unit->param_count;
-	size_t count = (size_t)(unit->param_count - first);
-
-	if (count > WORKER_PARAMS_MAX) {
-		count = WORKER_PARAMS_MAX;
-		answer.more = true;
-	}
-	answer.params = calloc(count > 0 ? count : 1, sizeof(*answer.params));
-	if (!answer.params) {
-		request_fail(request, -ENOMEM, "out of memory");
-		return;
-	}
-	text_copy(answer.name, sizeof(answer.name), unit->name);
-	for (size_t i = 0; i < count; i++) {
-		const struct manifest_param *from = &unit->params[first + i];
-		struct worker_param *to = &answer.params[i];
-
-		text_copy(to->name, sizeof(to->name), from->name);
-		to->dtype = (uint32_t)from->dtype;
-		to->ndim = from->ndim;
-		to->flags = from->flags;
-		memcpy(to->shape, from->shape, sizeof(to->shape));
-	}
-	answer.param_count = count;
-	struct worker_param *params = answer.params;
-	request_answer(request, &answer, NULL, 0);
-	free(params);
-}
-
 /* ---- A sealed model's calls ---- */
 
 static void serve_unit_call(struct request *request, const struct worker_message *message)
@@ -454,8 +387,8 @@ static const struct request_row rows[] = {
 	{ WORKER_SET_UNIT, "set unit", NEEDS_OPENED, serve_set_unit, NULL, NULL, NULL },
 	{ WORKER_SEAL, "seal", NEEDS_OPENED, serve_seal, NULL, NULL, NULL },
 	{ WORKER_CLOSE, "close", NEEDS_OPENED, serve_close, NULL, NULL, NULL },
-	{ WORKER_PLACES, "places", NEEDS_UNIT, serve_places, NULL, NULL, NULL },
-	{ WORKER_UNITS, "units", NEEDS_UNIT, serve_units, NULL, NULL, NULL },
+	{ WORKER_PLACES, "places", NEEDS_UNIT, places_serve, NULL, NULL, NULL },
+	{ WORKER_UNITS, "units", NEEDS_UNIT, places_serve_unit, NULL, NULL, NULL },
 	{ WORKER_LOAD, "load", NEEDS_UNIT, serve_load, NULL, NULL, NULL },
 	{ WORKER_UNSHARD, "unshard", NEEDS_UNIT, serve_unit_call, worker_unshard, NULL, NULL },
 	{ WORKER_UNSHARD_START, "unshard start", NEEDS_UNIT, serve_unit_now, NULL, worker_unshard_start, NULL },
