@@ -38,6 +38,8 @@ static const char *const names[] = {
 	[PEER_WAITING] = "waiting",
 	[PEER_LOST] = "lost",
 	[PEER_WITHDRAW] = "withdraw",
+	[PEER_NORM] = "norm",
+	[PEER_NORMED] = "normed",
 	[PEER_ALL_REDUCE] = "all-reduce",
 	[PEER_ALL_REDUCED] = "all-reduced",
 	[PEER_OFFERED] = "offered",
@@ -63,6 +65,19 @@ static const struct wire_table options_table = {
 	.plain_size = sizeof(struct peer_options),
 	.fields = options_fields,
 	.field_count = WIRE_COUNT(options_fields),
+};
+
+#define FIELD(name) WIRE_FIELD(struct peer_rules, Fsdp__Peer__Rules, name)
+static const struct wire_field rules_fields[] = {
+	FIELD(norm_kind),      FIELD(max_norm),        FIELD(loss_scale), FIELD(growth_factor),
+	FIELD(backoff_factor), FIELD(growth_interval), FIELD(min_scale),
+};
+#undef FIELD
+static const struct wire_table rules_table = {
+	.descriptor = &fsdp__peer__rules__descriptor,
+	.plain_size = sizeof(struct peer_rules),
+	.fields = rules_fields,
+	.field_count = WIRE_COUNT(rules_fields),
 };
 
 #define FIELD(name) WIRE_FIELD(struct peer_progress, Fsdp__Peer__Progress, name)
@@ -118,6 +133,11 @@ static const struct wire_field message_fields[] = {
 	FIELD(finite),
 	FIELD(reply),
 	FIELD(weight),
+	FIELD(norm),
+	FIELD(largest),
+	FIELD(clip),
+	FIELD(next_scale),
+	FIELD(good_steps),
 	FIELD(sum),
 	FIELD_TO(awaited, PEER_OP_LAST),
 	FIELD(code),
@@ -171,9 +191,10 @@ int peer_message_write(const struct peer_message *message, void **ret_data, size
 {
 	Fsdp__Peer__Message wire = FSDP__PEER__MESSAGE__INIT;
 	Fsdp__Peer__Options options = FSDP__PEER__OPTIONS__INIT;
+	Fsdp__Peer__Rules rules = FSDP__PEER__RULES__INIT;
 	int rc;
 
-	if (message->bits_size > PEER_BITS_MAX || message->sum_count > PEER_SUMS_MAX ||
+	if (message->bits_size > PEER_BITS_MAX || message->bad_size > PEER_BITS_MAX || message->sum_count > PEER_SUMS_MAX ||
 	    message->value_count > PEER_VALUES_MAX)
 		return FSDP_E_OVERFLOW;
 	if (!op_known(message->op) || (message->awaited && !op_known(message->awaited)))
@@ -185,6 +206,11 @@ int peer_message_write(const struct peer_message *message, void **ret_data, size
 		rc = wire_table_write(&options_table, &message->options, &options);
 		wire.options = &options;
 	}
+	if (rc == 0 && message->has_rules) {
+		rc = wire_table_write(&rules_table, &message->rules, &rules);
+		wire.rules = &rules;
+	}
+	wire.bad = (ProtobufCBinaryData){ .len = message->bad_size, .data = message->bad };
 	wire.bits = (ProtobufCBinaryData){ .len = message->bits_size, .data = message->bits };
 	wire.sums = message->sums;
 	wire.n_sums = message->sum_count;
@@ -196,18 +222,31 @@ int peer_message_write(const struct peer_message *message, void **ret_data, size
 	return rc;
 }
 
+static int bits_read(const ProtobufCBinaryData *wire, uint8_t **ret_bits, size_t *ret_size)
+{
+	if (wire->len > PEER_BITS_MAX)
+		return FSDP_E_PROTOCOL;
+	if (wire->len == 0)
+		return 0;
+	*ret_bits = malloc(wire->len);
+	if (!*ret_bits)
+		return -ENOMEM;
+	memcpy(*ret_bits, wire->data, wire->len);
+	*ret_size = wire->len;
+	return 0;
+}
+
 /* The lists that are no rows. What was copied when it fails is freed by peer_message_fini. */
 static int plain_lists_read(const Fsdp__Peer__Message *wire, struct peer_message *message)
 {
-	if (wire->bits.len > PEER_BITS_MAX || wire->n_sums > PEER_SUMS_MAX || wire->n_values > PEER_VALUES_MAX)
+	int rc = bits_read(&wire->bits, &message->bits, &message->bits_size);
+
+	if (rc == 0)
+		rc = bits_read(&wire->bad, &message->bad, &message->bad_size);
+	if (rc < 0)
+		return rc;
+	if (wire->n_sums > PEER_SUMS_MAX || wire->n_values > PEER_VALUES_MAX)
 		return FSDP_E_PROTOCOL;
-	if (wire->bits.len > 0) {
-		message->bits = malloc(wire->bits.len);
-		if (!message->bits)
-			return -ENOMEM;
-		memcpy(message->bits, wire->bits.data, wire->bits.len);
-		message->bits_size = wire->bits.len;
-	}
 	if (wire->n_sums > 0) {
 		message->sums = malloc(wire->n_sums * sizeof *message->sums);
 		if (!message->sums)
@@ -235,6 +274,10 @@ static int message_read(const Fsdp__Peer__Message *wire, struct peer_message *me
 	if (rc == 0 && wire->options) {
 		message->has_options = true;
 		rc = wire_table_read(&options_table, wire->options, &message->options);
+	}
+	if (rc == 0 && wire->rules) {
+		message->has_rules = true;
+		rc = wire_table_read(&rules_table, wire->rules, &message->rules);
 	}
 	if (rc == 0)
 		rc = plain_lists_read(wire, message);
@@ -268,6 +311,9 @@ void peer_message_fini(struct peer_message *message)
 	free(message->bits);
 	message->bits = NULL;
 	message->bits_size = 0;
+	free(message->bad);
+	message->bad = NULL;
+	message->bad_size = 0;
 	free(message->sums);
 	message->sums = NULL;
 	message->sum_count = 0;

@@ -38,11 +38,11 @@ enum peer_op {
 	PEER_LOADED = 16,   /* model, unit, attempt (round), sums (offset, length in parameters): to the coordinator */
 	PEER_VERIFIED =
 		17, /* model, unit, attempt (round), sum (XXH3 of the sums), code, text: agree (0), or how they differ */
-	PEER_VOTE =
-		18, /* model, step, attempt, commit, options, finite, weight (the sum of this rank's), bits (present units):
-			   to the coordinator */
+	PEER_VOTE = 18, /* model, step, attempt, commit, options, rules, finite, bad, weight (the sum of this rank's), norm (this
+			   rank's part), bits (present units): to the coordinator */
 	PEER_DECISION =
-		19, /* model, step, attempt (the next one for an abort), outcome, commit, options, finite, bits, code, text */
+		19, /* model, step, attempt (the next one for an abort), outcome, commit, options, rules, finite, bad, norm, clip,
+		       next_scale, good_steps, bits, code, text */
 	PEER_ABORT = 20,        /* model, step, attempt, code, text: please decide "abort": to the coordinator */
 	PEER_CLOSED = 21,       /* model: this rank's workers closed it to be dropped: to the coordinator */
 	PEER_DROP = 22,         /* model, name, text: everybody forgets it; from others: a request to the coordinator */
@@ -53,6 +53,8 @@ enum peer_op {
 	PEER_LOST = 25, /* model, name, text: this rank holds a model of which another lost its shards */
 	PEER_WITHDRAW =
 		26, /* name, version (this rank's number), code and text (its deadline passed): it gave up sealing */
+	PEER_NORM = 60,   /* model, step, attempt, norm, largest, finite (of this rank's sums): to the coordinator */
+	PEER_NORMED = 61, /* model, step, attempt, norm, largest, finite (of all ranks' together) */
 	PEER_ALL_REDUCE =
 		50, /* model, step, attempt, number (within the attempt), combine, values: to the coordinator */
 	PEER_ALL_REDUCED =
@@ -73,6 +75,14 @@ enum peer_op {
 };
 
 enum peer_outcome { PEER_APPLY = 0, PEER_SKIP = 1, PEER_ABORT_STEP = 2 };
+
+/* As struct step_rules. */
+struct peer_rules {
+	uint64_t norm_kind;
+	double max_norm, loss_scale, growth_factor, backoff_factor;
+	uint64_t growth_interval;
+	double min_scale;
+};
 
 struct peer_options {
 	double learning_rate, momentum, dampening, weight_decay, beta1, beta2, epsilon;
@@ -130,11 +140,18 @@ struct peer_message {
 	uint32_t combine; /* as in worker_message.h */
 	bool has_options;
 	struct peer_options options;
+	bool has_rules;
+	struct peer_rules rules;
+	double norm, largest; /* a VOTE's norm: this rank's part; a NORM's: the squares; a DECISION's and a NORMED's: the whole */
+	double clip, next_scale;
+	uint64_t good_steps;
 	char name[PEER_NAME_MAX + 1];
 	char text[PEER_TEXT_MAX + 1];
 	/* Lists: heap, owned by the message where peer_message_read made it; borrowed where the sender fills them in. */
 	uint8_t *bits; /* a bit a unit, canonical order, lowest bit first */
 	size_t bits_size;
+	uint8_t *bad; /* likewise: units whose gradient is not finite */
+	size_t bad_size;
 	uint64_t *sums;
 	size_t sum_count;
 	double *values;

@@ -48,8 +48,9 @@ static const struct wire_table place_table = {
 
 #define FIELD(name) WIRE_FIELD(struct worker_hyper, Fsdp__Worker__Hyper, name)
 static const struct wire_field hyper_fields[] = {
-	FIELD(learning_rate), FIELD(momentum), FIELD(dampening), FIELD(weight_decay),
-	FIELD(beta1),         FIELD(beta2),    FIELD(epsilon),
+	FIELD(learning_rate), FIELD(momentum),       FIELD(dampening),       FIELD(weight_decay), FIELD(beta1),
+	FIELD(beta2),         FIELD(epsilon),        FIELD(norm_kind),       FIELD(max_norm),     FIELD(loss_scale),
+	FIELD(growth_factor), FIELD(backoff_factor), FIELD(growth_interval), FIELD(min_scale),
 };
 #undef FIELD
 static const struct wire_table hyper_table = {
@@ -90,6 +91,11 @@ static const struct wire_field message_fields[] = {
 	FIELD(reduce_op),
 	FIELD(scale),
 	FIELD(weight),
+	FIELD(norm_kind),
+	FIELD(norm),
+	FIELD(next_scale),
+	FIELD(finite),
+	FIELD(bad_count),
 	FIELD(optimizer),
 	FIELD(momentum),
 	FIELD(nesterov),
@@ -148,6 +154,19 @@ static int shapes_read(const Fsdp__Worker__Message *wire, struct worker_message 
 	return 0;
 }
 
+static int bad_read(const Fsdp__Worker__Message *wire, struct worker_message *message)
+{
+	if (wire->n_bad > WORKER_BAD_MAX)
+		return FSDP_E_PROTOCOL;
+	for (size_t i = 0; i < wire->n_bad; i++) {
+		if (wire->bad[i] > UINT32_MAX)
+			return FSDP_E_PROTOCOL;
+		message->bad[i] = (uint32_t)wire->bad[i];
+	}
+	message->bad_named = (uint32_t)wire->n_bad;
+	return 0;
+}
+
 static int values_read(const Fsdp__Worker__Message *wire, struct worker_message *message)
 {
 	if (wire->n_values > WORKER_VALUES_MAX)
@@ -180,12 +199,14 @@ long worker_message_write(const struct worker_message *message, void *data)
 {
 	Fsdp__Worker__Message wire = FSDP__WORKER__MESSAGE__INIT;
 	Fsdp__Worker__Hyper hyper = FSDP__WORKER__HYPER__INIT;
+	uint64_t bad[WORKER_BAD_MAX];
 	size_t size = 0;
 	int rc;
 
 	if (message->op == 0)
 		return FSDP_E_INVALID;
-	if (message->value_count > WORKER_VALUES_MAX || message->blob_size > WORKER_BLOB_PART_MAX)
+	if (message->value_count > WORKER_VALUES_MAX || message->blob_size > WORKER_BLOB_PART_MAX ||
+	    message->bad_named > WORKER_BAD_MAX)
 		return FSDP_E_OVERFLOW;
 	rc = wire_table_write(&message_table, message, &wire);
 	if (rc < 0)
@@ -193,6 +214,10 @@ long worker_message_write(const struct worker_message *message, void *data)
 	wire.values = message->values;
 	wire.n_values = message->value_count;
 	wire.blob = (ProtobufCBinaryData){ .len = message->blob_size, .data = message->blob };
+	for (uint32_t i = 0; i < message->bad_named; i++)
+		bad[i] = message->bad[i];
+	wire.bad = bad;
+	wire.n_bad = message->bad_named;
 	rc = shapes_write(message, &wire);
 	if (rc == 0 && message->has_hyper) {
 		rc = wire_table_write(&hyper_table, &message->hyper, &hyper);
@@ -218,6 +243,8 @@ static int message_read(const Fsdp__Worker__Message *wire, struct worker_message
 	rc = wire_table_read(&message_table, wire, message);
 	if (rc == 0)
 		rc = shapes_read(wire, message);
+	if (rc == 0)
+		rc = bad_read(wire, message);
 	if (rc == 0)
 		rc = values_read(wire, message);
 	if (rc == 0)

@@ -13,6 +13,7 @@
 
 #define WORKER_PROTOCOL 1
 #define WORKER_TEXT_MAX 1024
+#define WORKER_BAD_MAX 8           /* units that are named in one answer */
 #define WORKER_PARAMS_MAX 256      /* parameters in one message; a unit of more goes in parts */
 #define WORKER_BLOB_MAX (1u << 20) /* bytes of a trainer's state */
 #define WORKER_BLOB_PART_MAX (100u << 10)
@@ -40,7 +41,8 @@ enum worker_op {
 	WORKER_WEIGHT = 30,           /* handle, weight -> : of the micro-batch */
 	WORKER_NEXT_MICRO_BATCH = 12, /* handle -> */
 	WORKER_SYNC = 13,             /* handle -> */
-	WORKER_STEP = 14,             /* handle, commit, hyper, blob (the last part) -> outcome, step */
+	WORKER_STEP = 14,             /* handle, commit, hyper, blob (the last part) -> outcome, step, norm, next_scale, bad_count, bad[] */
+	WORKER_NORM = 31,             /* handle, norm_kind -> norm, finite */
 	WORKER_ABORT = 15,            /* handle -> */
 	WORKER_CLOSE = 16,            /* handle, drop -> */
 	WORKER_GROUP = 17,            /* -> rank, world_size, generation (0: not formed yet), bytes_in, bytes_out */
@@ -74,6 +76,10 @@ struct worker_place {
 
 struct worker_hyper {
 	double learning_rate, momentum, dampening, weight_decay, beta1, beta2, epsilon;
+	uint32_t norm_kind;
+	double max_norm, loss_scale, growth_factor, backoff_factor;
+	uint64_t growth_interval;
+	double min_scale;
 };
 
 struct worker_message {
@@ -97,6 +103,12 @@ struct worker_message {
 	uint32_t gather_dtype, reduce_dtype, reduce_op;
 	double scale;
 	double weight;
+	uint32_t norm_kind;
+	double norm, next_scale;
+	bool finite;
+	uint32_t bad_count;           /* units whose gradient was not finite */
+	uint32_t bad[WORKER_BAD_MAX]; /* the first bad_named of them */
+	uint32_t bad_named;
 	uint32_t optimizer;
 	bool momentum, nesterov;
 	uint32_t local_worker, local_workers;

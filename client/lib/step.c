@@ -2,6 +2,7 @@
  * What moves the model on: the weight and the end of a micro-batch, the sum, the step, the abort. Each is one question whose answer tells where
  * the model is then; gradient.c draws the consequences for buffers.
  */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -52,6 +53,22 @@ int fsdp_model_sync_gradients(struct fsdp_model *model)
 	return code;
 }
 
+/* What is only looked at where there is a loss scale. */
+static int step_check_scale(const struct fsdp_step *step)
+{
+	if (!(step->growth_factor >= 1) || !isfinite(step->growth_factor))
+		return fault_set(FSDP_E_INVALID, "fsdp_model_step: step: growth_factor is %g, which is not 1 or more",
+				 step->growth_factor);
+	if (!(step->backoff_factor > 0 && step->backoff_factor <= 1))
+		return fault_set(FSDP_E_INVALID,
+				 "fsdp_model_step: step: backoff_factor is %g, which is not above 0 and at most 1",
+				 step->backoff_factor);
+	if (step->loss_scale < (double)FLT_MIN)
+		return fault_set(FSDP_E_INVALID, "fsdp_model_step: step: loss_scale is %g, which f32 cannot divide by",
+				 step->loss_scale);
+	return 0;
+}
+
 /* What is looked at whatever commits. */
 static int step_check_state(const struct fsdp_step *step)
 {
@@ -79,13 +96,40 @@ static int step_check(const struct fsdp_step *step)
 		{ "beta1", step->beta1, 0, 1 },
 		{ "beta2", step->beta2, 0, 1 },
 		{ "epsilon", step->epsilon, 0, HUGE_VAL },
+		{ "max_norm", step->max_norm, 0, HUGE_VAL },
+		{ "loss_scale", step->loss_scale, 0, (double)FLT_MAX },
+		{ "min_scale", step->min_scale, 0, HUGE_VAL },
 	};
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
 		if (!isfinite(numbers[i].value) || numbers[i].value < numbers[i].least ||
 		    numbers[i].value >= numbers[i].below)
 			return fault_set(FSDP_E_INVALID, "fsdp_model_step: step: %s is %g, which is out of its range",
 					 numbers[i].name, numbers[i].value);
-	return 0;
+	if (step->norm_kind > FSDP_NORM_INF)
+		return fault_set(FSDP_E_INVALID, "fsdp_model_step: step: norm_kind is %u, which does not exist",
+				 step->norm_kind);
+	if (step->max_norm > 0 && step->norm_kind == FSDP_NORM_NONE)
+		return fault_set(FSDP_E_INVALID, "fsdp_model_step: step: max_norm is %g, but norm_kind is none",
+				 step->max_norm);
+	return step->loss_scale != 0 ? step_check_scale(step) : 0;
+}
+
+/* Units that do not exist are left out: nobody may use them for an index. */
+static struct fsdp_step_result step_result(const struct fsdp_model *model, const struct worker_message *answer)
+{
+	struct fsdp_step_result result = { .step = answer->step,
+					   .outcome = answer->outcome,
+					   .not_finite = answer->bad_count,
+					   .norm = answer->norm,
+					   .next_loss_scale = answer->next_scale };
+	uint32_t named = 0;
+
+	for (uint32_t i = 0; i < answer->bad_named; i++)
+		if (answer->bad[i] < model->unit_count)
+			result.not_finite_units[named++] = answer->bad[i];
+	if (result.not_finite < FSDP_STEP_UNITS_MAX && result.not_finite > named)
+		result.not_finite = named;
+	return result;
 }
 
 static struct worker_hyper step_hyper(const struct fsdp_step *step)
@@ -98,6 +142,13 @@ static struct worker_hyper step_hyper(const struct fsdp_step *step)
 		.beta1 = step->beta1,
 		.beta2 = step->beta2,
 		.epsilon = step->epsilon,
+		.norm_kind = step->norm_kind,
+		.max_norm = step->max_norm,
+		.loss_scale = step->loss_scale,
+		.growth_factor = step->growth_factor,
+		.backoff_factor = step->backoff_factor,
+		.growth_interval = step->growth_interval,
+		.min_scale = step->min_scale,
 	};
 }
 
@@ -136,7 +187,7 @@ int step_commit(struct fsdp_model *model, enum step_commit_kind kind, const stru
 		return FSDP_E_PROTOCOL;
 	}
 	if (ret_result)
-		*ret_result = (struct fsdp_step_result){ .step = call.answer.step, .outcome = call.answer.outcome };
+		*ret_result = step_result(model, &call.answer);
 	return 0;
 }
 
@@ -154,6 +205,26 @@ int fsdp_model_step(struct fsdp_model *model, const struct fsdp_step *step, stru
 	}
 	code = step_check(step);
 	return code < 0 ? code : step_commit(model, STEP_COMMIT_OPTIMIZER, step, ret_result, "fsdp_model_step");
+}
+
+int fsdp_model_norm(struct fsdp_model *model, uint32_t kind, double *ret_norm, int *ret_finite)
+{
+	int code = model_check_sealed(model, "fsdp_model_norm");
+	if (code < 0)
+		return code;
+	if (kind != FSDP_NORM_2 && kind != FSDP_NORM_INF)
+		return fault_set(FSDP_E_INVALID, "fsdp_model_norm: there is no norm of kind %u", kind);
+	WIRE_CALL_AUTO call = { 0 };
+	struct worker_message request = model_request(model, NULL, WORKER_NORM);
+	request.norm_kind = kind;
+	code = model_ask(model, NULL, &request, &call, "fsdp_model_norm");
+	if (code < 0)
+		return code;
+	if (ret_norm)
+		*ret_norm = call.answer.norm;
+	if (ret_finite)
+		*ret_finite = call.answer.finite;
+	return 0;
 }
 
 int fsdp_model_abort_step(struct fsdp_model *model)

@@ -7,6 +7,8 @@
 
 #include "daemon/engine/shards.h"
 #include "daemon/engine/task.h"
+#include "daemon/math/norm.h"
+#include "daemon/math/reduce.h"
 #include "daemon/runtime/planted.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -17,7 +19,15 @@ struct apply_task {
 	struct unit *unit;
 	enum step_commit commit;
 	struct optimizer_options options;
+	double loss_scale, clip;
 	uint64_t from, count; /* elements of the shard */
+};
+
+/* Of one parameter, from element `from` of the shard on. */
+struct apply_range {
+	uint32_t param;
+	uint64_t from;
+	size_t count;
 };
 
 /* The first parameter that reaches beyond element `at` of the segment. */
@@ -36,30 +46,58 @@ static uint32_t apply_param_at(const struct layout_unit *layout, uint64_t at)
 	return low;
 }
 
+static void apply_optimize(const struct apply_task *apply, struct apply_range range, const float *gradient)
+{
+	const struct unit *unit = apply->unit;
+	const struct plan *plan = unit->model->plan;
+	float *moments[OPTIMIZER_MOMENTS_MAX];
+
+	for (unsigned k = 0; k < OPTIMIZER_MOMENTS_MAX; k++) {
+		float *moment = plan_moment(plan, unit->index, k);
+
+		moments[k] = moment ? moment + range.from : NULL;
+	}
+	optimizer_step_f32(&unit->model->options->optimizer, &apply->options, unit->apply.updates[range.param],
+			   plan_master(plan, unit->index) + range.from, gradient, moments, range.count);
+}
+
+/* The sum stays as it is: what the optimizer sees of it is divided by the loss scale, then clipped. */
+static void apply_scaled(const struct apply_task *apply, struct apply_range range, const float *gradient)
+{
+	float block[APPLY_BLOCK];
+
+	for (uint64_t end = range.from + range.count; range.from < end; range.from += range.count) {
+		const float *values = gradient;
+
+		range.count = (size_t)engine_min(APPLY_BLOCK, end - range.from);
+		reduce_add_f32(block, &values, 1, range.count, true,
+			       apply->loss_scale != 0 ? REDUCE_FINISH_DIVIDE : REDUCE_FINISH_NOT,
+			       (float)apply->loss_scale);
+		norm_scale_f32(block, range.count, apply->clip);
+		apply_optimize(apply, range, block);
+		gradient += range.count;
+	}
+}
+
 static void apply_update(const struct apply_task *apply)
 {
 	const struct unit *unit = apply->unit;
 	const struct plan *plan = unit->model->plan;
 	const struct plan_unit *place = plan_unit(plan, unit->index);
-	const struct optimizer_spec *spec = &unit->model->options->optimizer;
+	const bool as_it_is = apply->loss_scale == 0 && apply->clip == 1;
 	uint64_t at = place->shard.offset + apply->from;
 	const uint64_t end = at + apply->count;
 
 	for (uint32_t p = apply_param_at(&place->layout, at); at < end; p++) {
 		const struct layout_param *param = &place->layout.params[p];
 		uint64_t count = engine_min(end, param->offset + param->count) - at;
-		uint64_t from = at - place->shard.offset;
-		float *moments[OPTIMIZER_MOMENTS_MAX];
+		struct apply_range range = { p, at - place->shard.offset, (size_t)count };
+		const float *gradient = plan_gradient(plan, unit->index) + range.from;
 
-		for (unsigned k = 0; k < OPTIMIZER_MOMENTS_MAX; k++) {
-			float *moment = plan_moment(plan, unit->index, k);
-
-			moments[k] = moment ? moment + from : NULL;
-		}
-		if (count > 0)
-			optimizer_step_f32(spec, &apply->options, unit->apply.updates[p],
-					   plan_master(plan, unit->index) + from,
-					   plan_gradient(plan, unit->index) + from, moments, count);
+		if (count > 0 && as_it_is)
+			apply_optimize(apply, range, gradient);
+		else if (count > 0)
+			apply_scaled(apply, range, gradient);
 		at += count;
 	}
 }
@@ -137,6 +175,8 @@ static void apply_cut(struct unit *unit)
 				      .unit = unit,
 				      .commit = model->apply.commit,
 				      .options = model->apply.options,
+				      .loss_scale = model->apply.loss_scale,
+				      .clip = model->apply.clip,
 				      .from = unit->apply.cut,
 				      .count = count };
 	unit->apply.cut += count;
@@ -223,6 +263,8 @@ void apply_command(struct model *model, const struct command *command)
 				 .step = command->step,
 				 .commit = command->commit,
 				 .options = command->options,
+				 .loss_scale = command->loss_scale,
+				 .clip = command->clip,
 				 .started_ms = model->engine->now_ms };
 	for (uint32_t i = 0; i < model->unit_count && command->outcome == STEP_APPLIED; i++) {
 		if (!all && !(command->bits && command->bits[i]))

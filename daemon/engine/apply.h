@@ -12,6 +12,7 @@
 
 #define APPLY_JOBS_AT_ONCE 4
 #define APPLY_JOB_ELEMENTS (1u << 20)
+#define APPLY_BLOCK 2048 /* elements that are divided and clipped at a time, on their way to the optimizer */
 
 struct model;
 struct unit;
@@ -21,6 +22,7 @@ struct apply {
 	uint64_t step;
 	enum step_commit commit;
 	struct optimizer_options options;
+	double loss_scale, clip;
 	uint32_t next;       /* registration index of the unit that is cut into jobs */
 	uint32_t left;       /* units that are still to get their version */
 	uint32_t jobs;       /* that run */

@@ -420,6 +420,7 @@ static void collect_restart_unit(struct unit *unit)
 		collect_forget_contribution(unit, collect->first);
 	collect->cursor = collect->completed = collect->finished = 0;
 	collect->divided_from = UINT64_MAX;
+	collect->finite = true;
 	collect->complete = unit->bytes == 0;
 	if (!collect->complete)
 		unit->model->collect.units_left++;

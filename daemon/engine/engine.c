@@ -155,12 +155,19 @@ static const struct engine_door {
 	void (*model)(struct model *model, const struct command *command);
 	void (*unit)(struct unit *unit, const struct command *command);
 } engine_doors[] = {
-	[COMMAND_PEERS] = { .group = peers_command },         [COMMAND_ADD] = { .group = engine_command_add },
-	[COMMAND_DROP] = { .group = engine_command_drop },    [COMMAND_LOAD] = { .unit = engine_command_load },
-	[COMMAND_FETCH] = { .unit = engine_command_fetch },   [COMMAND_PUBLISH] = { .unit = engine_command_publish },
-	[COMMAND_GATHER] = { .unit = engine_command_gather }, [COMMAND_REDUCE] = { .unit = engine_command_reduce },
-	[COMMAND_CLOSE] = { .model = push_close_command },    [COMMAND_APPLY] = { .model = apply_command },
-	[COMMAND_ABORT] = { .model = engine_command_abort },  [COMMAND_INQUIRE] = { .model = engine_command_inquire },
+	[COMMAND_PEERS] = { .group = peers_command },
+	[COMMAND_ADD] = { .group = engine_command_add },
+	[COMMAND_DROP] = { .group = engine_command_drop },
+	[COMMAND_LOAD] = { .unit = engine_command_load },
+	[COMMAND_FETCH] = { .unit = engine_command_fetch },
+	[COMMAND_PUBLISH] = { .unit = engine_command_publish },
+	[COMMAND_GATHER] = { .unit = engine_command_gather },
+	[COMMAND_REDUCE] = { .unit = engine_command_reduce },
+	[COMMAND_MEASURE] = { .model = measure_command },
+	[COMMAND_CLOSE] = { .model = push_close_command },
+	[COMMAND_APPLY] = { .model = apply_command },
+	[COMMAND_ABORT] = { .model = engine_command_abort },
+	[COMMAND_INQUIRE] = { .model = engine_command_inquire },
 };
 
 void engine_command(struct engine *engine, struct command *command)

@@ -63,6 +63,7 @@ void shards_drop(struct model *model)
 	serve_drop(model);
 	push_drop(model);
 	collect_drop(model);
+	measure_drop(model);
 	lease_hurry_all(model, engine->now_ms + engine->config.read_drain_ms);
 }
 

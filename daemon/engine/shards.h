@@ -10,6 +10,7 @@
 #include "daemon/engine/collect.h"
 #include "daemon/engine/core.h"
 #include "daemon/engine/load.h"
+#include "daemon/engine/measure.h"
 #include "daemon/engine/reader.h"
 #include "daemon/engine/part.h"
 #include "daemon/engine/push.h"
@@ -55,6 +56,7 @@ struct model {
 	struct push push;
 	struct gathers gathers;
 	struct apply apply;
+	struct measures measures;
 };
 
 struct model *shards_new(struct engine *engine, uint64_t id, struct plan *plan); /* takes a reference */

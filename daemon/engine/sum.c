@@ -70,7 +70,7 @@ static void sum_account(struct sum_task *sum)
 	struct model *model = unit->model;
 
 	if (!sum->finite)
-		model->collect.finite = false;
+		unit->collect.finite = model->collect.finite = false;
 	if (sum->pass)
 		unit->collect.finished = sum->to;
 	for (size_t i = 0; i < sum->source_count; i++) {
@@ -293,6 +293,18 @@ void sum_continue(struct unit *unit)
 	collect->running = false;
 }
 
+uint8_t *sum_bad(const struct model *model)
+{
+	uint8_t *bad;
+
+	if (model->collect.finite)
+		return NULL;
+	bad = engine_alloc(model->unit_count, 1);
+	for (uint32_t i = 0; i < model->unit_count; i++)
+		bad[i] = !model->units[i].collect.finite;
+	return bad;
+}
+
 void sum_check(struct model *model)
 {
 	struct collect *collect = &model->collect;
@@ -307,5 +319,6 @@ void sum_check(struct model *model)
 	report->step = model->step;
 	report->attempt = model->attempt;
 	report->finite = collect->finite;
+	report->bits = sum_bad(model);
 	engine_report(model->engine, report);
 }

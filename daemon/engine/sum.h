@@ -23,9 +23,11 @@ struct collect_unit {
 	uint64_t divided_from; /* bytes: from here on the last addition divided; UINT64_MAX: nowhere */
 	uint64_t finished;     /* bytes that were divided, or zeroed, in a pass of its own */
 	bool adding, again, running, complete;
+	bool finite; /* as far as it is divided */
 };
 
 void sum_continue(struct unit *unit); /* something of it arrived, or is known to be absent; adds what can be added */
 void sum_check(struct model *model);  /* reports when everything is done */
+uint8_t *sum_bad(const struct model *model); /* a byte a unit whose sum is not finite, heap; NULL where all are */
 
 #endif

@@ -213,7 +213,7 @@ static void (*const EXPIRES[CALL_KINDS])(struct group *group, struct call *call)
 	[CALL_ATTACH] = expire_attach, [CALL_LOAD] = expire_alone,       [CALL_UNSHARD] = expire_alone,
 	[CALL_SHARD] = expire_alone,   [CALL_GRAD] = step_expired,       [CALL_SYNC] = step_expired,
 	[CALL_STEP] = step_expired,    [CALL_PUBLISH] = expire_alone,    [CALL_ABORT] = expire_alone,
-	[CALL_DROP] = expire_alone,    [CALL_ALL_REDUCE] = step_expired,
+	[CALL_DROP] = expire_alone,    [CALL_ALL_REDUCE] = step_expired, [CALL_NORM] = step_expired,
 };
 
 static bool is_half_way(const struct group *group, const struct call *call)

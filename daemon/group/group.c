@@ -80,6 +80,8 @@ static const struct group_hearing {
 	[PEER_WAITING] = { hear_waiting, PARTY_COORDINATOR, PARTY_ANYBODY },
 	[PEER_LOST] = { drop_hear_lost, PARTY_ANYBODY, PARTY_ANYBODY },
 	[PEER_WITHDRAW] = { seals_hear_withdraw, PARTY_ANYBODY, PARTY_COORDINATOR },
+	[PEER_NORM] = { norm_hear_part, PARTY_ANYBODY, PARTY_COORDINATOR },
+	[PEER_NORMED] = { norm_hear_whole, PARTY_COORDINATOR, PARTY_ANYBODY },
 	[PEER_ALL_REDUCE] = { all_reduces_hear, PARTY_ANYBODY, PARTY_COORDINATOR },
 	[PEER_ALL_REDUCED] = { all_reduce_hear_reduced, PARTY_COORDINATOR, PARTY_ANYBODY },
 };
@@ -168,6 +170,11 @@ static void hear_waiting(struct group *group, uint32_t rank, const struct peer_m
 		model = model_find(group, message->model);
 		if (model)
 			awaited_read(group, message, &model->load_awaited);
+		break;
+	case PEER_NORM:
+		model = model_find(group, message->model);
+		if (model && model->step == message->step && model->attempt == message->attempt)
+			awaited_read(group, message, &model->norm.awaited);
 		break;
 	case PEER_VOTE:
 		model = model_find(group, message->model);

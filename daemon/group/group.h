@@ -15,9 +15,24 @@
 struct group;
 struct worker; /* one training process attached to one model */
 
+/* ---- What happens to a gradient before the optimizer ---- */
+
+enum norm_kind { NORM_NONE = 0, NORM_2 = 1, NORM_INF = 2 };
+
+/* Equal on every rank. Every member has 8 bytes, so that two of them are equal where their memory is. */
+struct step_rules {
+	uint64_t norm_kind; /* enum norm_kind */
+	double max_norm;    /* clips to it; 0: not */
+	double loss_scale;  /* that the gradients are divided by first; 0: not, and the rest is not looked at */
+	double growth_factor, backoff_factor;
+	uint64_t growth_interval; /* good steps; 0: it never grows */
+	double min_scale;
+};
+
 /* ---- The answer to a call ---- */
 
 #define CALL_TEXT_MAX 1024
+#define ANSWER_UNITS_MAX 8
 #define ALL_REDUCE_VALUES_MAX 1024 /* of one small all-reduce */
 
 struct answer {
@@ -26,6 +41,11 @@ struct answer {
 	uint64_t slot;             /* unshard: offset in the gather pool; grad: in the gradient pool */
 	uint64_t version;          /* unshard */
 	enum step_outcome outcome; /* step */
+	double norm;               /* step, where one was asked for; norm */
+	double next_scale;         /* step with a loss scale: the next one's */
+	bool finite;               /* norm */
+	uint32_t bad_count;        /* step: units whose gradient was not finite, and the first of them in registration order */
+	uint32_t bad[ANSWER_UNITS_MAX];
 	uint64_t step;             /* every call of a worker: steps committed so far */
 	uint32_t attempt;          /* every call of a worker: as it stands after the call */
 	uint32_t micro_batch;      /* likewise */
@@ -151,8 +171,12 @@ void worker_next_micro_batch(struct worker *worker, struct call *call);
 void worker_sync(struct worker *worker, struct call *call);
 /* state: what this rank keeps with the step when it commits, applied or skipped, in place of what the step before left; NULL: nothing. A
  * reference is taken. Where this rank has voted already it is ignored. */
+/* rules: NULL is all zeros. Where the gradient is not finite at the least loss scale it fails with FSDP_E_STATE, and the step is
+ * committed, skipped. */
 void worker_step(struct worker *worker, enum step_commit commit, const struct optimizer_options *options,
-		 struct buffer *state, struct call *call);
+		 const struct step_rules *rules, struct buffer *state, struct call *call);
+/* Collective, after a sync: of the whole gradient. */
+void worker_norm(struct worker *worker, enum norm_kind kind, struct call *call);
 void worker_abort(struct worker *worker, struct call *call);
 /* The state that the last committed step left here: a borrowed buffer, or NULL where it had none, and how many steps are committed.
  * Fails as any call of this worker does, with its text (CALL_TEXT_MAX). */

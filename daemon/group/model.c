@@ -71,9 +71,11 @@ static int model_allocate(struct model *model, struct manifest *manifest, struct
 	model->unit_count = manifest_unit_count(manifest);
 	model->bits_size = ((size_t)model->unit_count + 7) / 8;
 	model->units = calloc((size_t)model->unit_count + 1, sizeof(*model->units));
+	model->bad = calloc(model->bits_size + 1, 1);
 	model->committed.bits = calloc(model->bits_size + 1, 1);
+	model->committed.bad = calloc(model->bits_size + 1, 1);
 	model->aborted.bits = NULL;
-	if (!model->name || !model->units || !model->committed.bits)
+	if (!model->name || !model->units || !model->bad || !model->committed.bits || !model->committed.bad)
 		return -ENOMEM;
 	if (plan) {
 		const struct plan_memory *memory = plan_memory(plan);
@@ -88,9 +90,10 @@ static int model_allocate(struct model *model, struct manifest *manifest, struct
 		return 0;
 	model->ballots = calloc(world_size, sizeof(*model->ballots));
 	model->questions = calloc(world_size, sizeof(*model->questions));
+	model->norm_parts = calloc(world_size, sizeof(*model->norm_parts));
 	model->seal_numbers = calloc(world_size, sizeof(*model->seal_numbers));
 	model->closed_by = calloc(world_size, sizeof(*model->closed_by));
-	return model->ballots && model->questions && model->seal_numbers && model->closed_by ? 0 : -ENOMEM;
+	return model->ballots && model->questions && model->norm_parts && model->seal_numbers && model->closed_by ? 0 : -ENOMEM;
 }
 
 int model_new(struct group *group, struct manifest *manifest, struct plan *plan, struct model **ret_model)
@@ -147,6 +150,9 @@ void model_free(struct model *model)
 	if (model->questions)
 		all_reduces_clear(model);
 	free(model->ballots);
+	free(model->norm_parts);
+	free(model->bad);
+	free(model->committed.bad);
 	free(model->questions);
 	free(model->all_reduce.values);
 	free(model->seal_numbers);
@@ -293,6 +299,9 @@ void model_report(struct model *model, struct report *report)
 		break;
 	case REPORT_REDUCED:
 		step_reduced(model, report);
+		break;
+	case REPORT_MEASURED:
+		step_measured(model, report);
 		break;
 	case REPORT_APPLIED:
 		step_applied(model, report);

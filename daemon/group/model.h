@@ -83,9 +83,13 @@ struct decision {
 	enum peer_outcome outcome;
 	enum step_commit commit;
 	struct optimizer_options options;
-	bool finite;   /* a step that is skipped though it is: its weights sum to 0 */
+		struct step_rules rules;
+	bool finite; /* a step that is skipped though it is: its weights sum to 0 */
+	double norm, clip, next_scale;
+	uint64_t good_steps;
 	uint8_t *bits; /* packed */
-	int code;
+	uint8_t *bad;  /* packed; units whose gradient is not finite */
+	int code;      /* of an abort; of a commit: what it says to its callers, who fail though it is one */
 	char text[PEER_TEXT_MAX + 1];
 };
 
@@ -93,9 +97,12 @@ struct ballot { /* coordinator */
 	bool cast;
 	bool finite;
 	double weights; /* the sum of the rank's */
+	double norm;    /* the rank's part */
+	struct step_rules rules;
 	enum step_commit commit;
 	struct optimizer_options options;
 	uint8_t *bits; /* packed; the model's size */
+	uint8_t *bad;  /* likewise; NULL where all are finite */
 };
 
 /* ---- Small all-reduces ---- */
@@ -120,6 +127,28 @@ struct reduced { /* coordinator: an answer */
 	uint32_t count;
 	double *values;
 	char *text; /* code < 0: how the questions differ */
+};
+
+/* How large this rank's sums are, or those of all ranks together. */
+struct norm_part {
+	bool cast; /* coordinator: of that rank */
+	bool finite;
+	double squares, largest;
+};
+
+/* The agreement on the norm of an attempt's gradient. */
+enum norm_phase {
+	NORM_IDLE,
+	NORM_MEASURING, /* the engine is asked */
+	NORM_ASKING,    /* the coordinator is told this rank's part until it answers */
+	NORM_KNOWN
+};
+
+struct norm {
+	enum norm_phase phase;
+	uint64_t token; /* of the measuring */
+	struct norm_part own, whole;
+	struct rank_list awaited;
 };
 
 /* ---- The model ---- */
@@ -152,10 +181,18 @@ struct model {
 	uint32_t attempt, micro_batch, reduced_count;
 	double weight, weights; /* of the micro-batch; the sum over those of this attempt that have ended and count */
 	bool finite;
+	uint8_t *bad;            /* packed; of this rank's sums */
 	enum step_commit commit; /* of this rank's vote */
 	struct optimizer_options options;
 	struct buffer *offered; /* state of this rank's step call, until the attempt ends; NULL: none */
 	struct buffer *kept;    /* that of the last committed step; NULL: none */
+	struct step_rules rules;
+	uint64_t measured;  /* tokens of measurings that were ordered */
+	uint64_t measuring; /* the token of the one that the vote waits for; 0: none */
+	bool has_part;
+	double part; /* of the norm, in this rank's vote */
+	struct norm norm;
+	uint64_t good_steps; /* in a row, under the present loss scale */
 	bool abort_wanted;
 	int abort_code;
 	char abort_text[PEER_TEXT_MAX + 1];
@@ -169,6 +206,7 @@ struct model {
 	struct rank_list seal_awaited, load_awaited, vote_awaited, all_reduce_awaited;
 	/* coordinator: [world_size] */
 	struct ballot *ballots;
+	struct norm_part *norm_parts;
 	struct question *questions;
 	uint64_t *seal_numbers;
 	bool *closed_by;
@@ -197,8 +235,9 @@ struct worker {
 	char *text;
 	bool abort_owed; /* an abort that it was not told of */
 	char abort_text[PEER_TEXT_MAX + 1];
-	bool step_owed; /* a step that was committed when nobody waited for it */
-	enum step_outcome outcome;
+	bool step_owed; /* a step that was committed when nobody waited for it: what it is to be told */
+	struct answer owed;
+	char owed_text[PEER_TEXT_MAX + 1];
 	char error[CALL_TEXT_MAX];
 };
 
@@ -285,6 +324,32 @@ void initial_hear_offered(struct group *group, uint32_t rank, const struct peer_
 void initial_hear_verified(struct group *group, uint32_t rank, const struct peer_message *message,
 			   struct buffer *payload);
 
+/* ---- step_rules.c ---- */
+
+static inline bool bits_get(const uint8_t *bits, uint32_t index)
+{
+	return bits[index / 8] >> index % 8 & 1;
+}
+int rules_check(const struct step_rules *rules, char *text); /* FSDP_E_INVALID; text has CALL_TEXT_MAX */
+struct peer_rules rules_write(const struct step_rules *rules);
+struct step_rules rules_read(const struct peer_rules *rules);
+/* Coordinator: norm, clip, next_scale, good_steps and, at the least scale, code and text, from the ballots and the rest of the
+ * decision. */
+void rules_decide(const struct model *model, struct decision *decision);
+/* The names of the units whose bits are set, for people. */
+void rules_name_units(const struct model *model, const uint8_t *bits, char *text, size_t size);
+
+/* ---- norm.c ---- */
+
+/* Orders a measuring; gives its token. */
+uint64_t norm_measure(struct model *model, double loss_scale);
+void norm_measured(struct model *model, const struct report *report); /* of the agreement */
+void norm_repeat(struct model *model);
+void norm_reset(struct model *model); /* another attempt */
+void norm_lacking(const struct model *model, struct rank_list *ranks);
+void norm_hear_part(struct group *group, uint32_t rank, const struct peer_message *message, struct buffer *payload);
+void norm_hear_whole(struct group *group, uint32_t rank, const struct peer_message *message, struct buffer *payload);
+
 /* ---- step.c, step_decision.c, step_abort.c, step_coordinator.c ---- */
 
 void step_move(struct model *model, enum step_phase phase);
@@ -296,6 +361,7 @@ struct optimizer_options step_options_read(const struct peer_options *options);
 bool step_admits(struct worker *worker, struct call *call);
 bool step_has_contributions(const struct model *model);
 void step_reduced(struct model *model, const struct report *report);
+void step_measured(struct model *model, const struct report *report);
 void step_applied(struct model *model, const struct report *report);
 void step_try_vote(struct model *model);
 void step_repeat(struct model *model);

@@ -140,6 +140,7 @@ enum call_kind {
 	CALL_WEIGHT,
 	CALL_MICRO_BATCH,
 	CALL_SYNC,
+	CALL_NORM,
 	CALL_STEP,
 	CALL_ALL_REDUCE,
 	CALL_PUBLISH, /* a step from staging that was decided and is being applied */
@@ -151,7 +152,7 @@ enum call_kind {
 #define CALL_BIT(kind) (1u << (kind))
 #define CALL_ALL ((1u << CALL_KINDS) - 1)
 /* Those that can wait. */
-#define CALL_OF_STEP (CALL_BIT(CALL_GRAD) | CALL_BIT(CALL_SYNC) | CALL_BIT(CALL_STEP) | CALL_BIT(CALL_ALL_REDUCE))
+#define CALL_OF_STEP (CALL_BIT(CALL_GRAD) | CALL_BIT(CALL_SYNC) | CALL_BIT(CALL_NORM) | CALL_BIT(CALL_STEP) | CALL_BIT(CALL_ALL_REDUCE))
 
 void call_init(struct call *call, enum call_kind kind, struct worker *worker, uint32_t unit);
 void call_wait(struct group *group, struct call *call); /* into the list; its time begins */

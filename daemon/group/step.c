@@ -196,6 +196,16 @@ void worker_sync(struct worker *worker, struct call *call)
 	group_leave(group);
 }
 
+/* What a report says of units that are not finite. */
+static void take_bad(struct model *model, const struct report *report)
+{
+	model->finite = report->finite;
+	memset(model->bad, 0, model->bits_size);
+	for (uint32_t i = 0; i < model->unit_count && report->bits; i++)
+		if (report->bits[i])
+			model->bad[i / 8] = (uint8_t)(model->bad[i / 8] | 1u << i % 8);
+}
+
 void step_reduced(struct model *model, const struct report *report)
 {
 	struct group *group = model->group;
@@ -205,7 +215,7 @@ void step_reduced(struct model *model, const struct report *report)
 	    report->attempt != model->attempt)
 		return;
 	step_move(model, STEP_REDUCED);
-	model->finite = report->finite;
+	take_bad(model, report);
 	while ((call = call_find(group, model, CALL_BIT(CALL_SYNC))) != NULL)
 		call_succeed(group, call);
 	step_try_vote(model);
@@ -214,7 +224,7 @@ void step_reduced(struct model *model, const struct report *report)
 /* ---- The vote ---- */
 
 static int check_options(const struct model *model, enum step_commit commit, const struct optimizer_options *options,
-			 char *text)
+			 const struct step_rules *rules, char *text)
 {
 	const struct optimizer_spec *spec = &manifest_get_options(model->manifest)->optimizer;
 	const char *why = "no options";
@@ -232,7 +242,9 @@ static int check_options(const struct model *model, enum step_commit commit, con
 		snprintf(text, CALL_TEXT_MAX, "model \"%s\" step %" PRIu64 ": %s", model->name, model->step, why);
 		return FSDP_E_INVALID;
 	}
-	int code = check_loaded(model, text);
+	int code = rules ? rules_check(rules, text) : 0;
+	if (code == 0)
+		code = check_loaded(model, text);
 	if (code < 0)
 		return code;
 	bool ours = initial_is_ours(model) && model->verified < model->unit_count;
@@ -259,7 +271,7 @@ static void step_again(struct model *model, struct call *call)
 }
 
 void worker_step(struct worker *worker, enum step_commit commit, const struct optimizer_options *options,
-		 struct buffer *state, struct call *call)
+		 const struct step_rules *rules, struct buffer *state, struct call *call)
 {
 	struct group *group = worker->group;
 	char text[CALL_TEXT_MAX];
@@ -268,7 +280,7 @@ void worker_step(struct worker *worker, enum step_commit commit, const struct op
 	call_init(call, CALL_STEP, worker, 0);
 	if (worker->step_owed && worker_check(worker, text) == 0) { /* before an abort of the step after it */
 		worker->step_owed = false;
-		call_answer(group, call, &(struct answer){ .outcome = worker->outcome });
+		call_answer(group, call, &worker->owed);
 		group_leave(group);
 		return;
 	}
@@ -283,13 +295,18 @@ void worker_step(struct worker *worker, enum step_commit commit, const struct op
 			  model->name, model->step);
 	} else if (model->phase == STEP_VOTED) {
 		step_again(model, call);
-	} else if ((code = check_options(model, commit, options, text)) < 0) {
+	} else if ((code = check_options(model, commit, options, rules, text)) < 0) {
 		call_fail(group, call, code, "%s", text);
 	} else {
 		model->commit = commit;
 		memset(&model->options, 0, sizeof(model->options));
+		memset(&model->rules, 0, sizeof(model->rules));
 		if (commit == COMMIT_OPTIMIZER)
 			model->options = *options;
+		if (commit == COMMIT_OPTIMIZER && rules)
+			model->rules = *rules;
+		model->has_part = false;
+		model->measuring = 0;
 		buffer_unref(model->offered);
 		model->offered = state ? buffer_ref(state) : NULL;
 		if (PLANTED(PLANTED_STATE_TOO_EARLY)) {
@@ -332,8 +349,13 @@ static void say_vote(struct model *model)
 	message.step = model->step;
 	message.attempt = model->attempt;
 	message.commit = model->commit;
+	message.has_rules = true;
+	message.rules = rules_write(&model->rules);
 	message.finite = model->finite;
+	message.bad = model->bad;
+	message.bad_size = model->finite ? 0 : model->bits_size;
 	message.weight = model->weights;
+	message.norm = model->part;
 	message.has_options = true;
 	message.options = step_options_write(&model->options);
 	message.bits = bits;
@@ -341,11 +363,39 @@ static void say_vote(struct model *model)
 	group_send(model->group, GROUP_COORDINATOR, &message);
 }
 
+/* Whether the engine has to look at the sums again before a vote: for the norm, or because a scale below 1 makes them larger. */
+static bool must_measure(const struct model *model)
+{
+	const struct step_rules *rules = &model->rules;
+	return rules->norm_kind != NORM_NONE || (rules->loss_scale != 0 && rules->loss_scale < 1);
+}
+
+void step_measured(struct model *model, const struct report *report)
+{
+	if (!model_is_live(model) || report->step != model->step || report->attempt != model->attempt ||
+	    model->phase != STEP_REDUCED)
+		return;
+	if (report->token != model->measuring) {
+		norm_measured(model, report);
+		return;
+	}
+	model->measuring = 0;
+	model->has_part = true;
+	model->part = model->rules.norm_kind == NORM_INF ? report->largest : report->squares;
+	take_bad(model, report);
+	step_try_vote(model);
+}
+
 void step_try_vote(struct model *model)
 {
 	if (!model_is_live(model) || model->phase != STEP_REDUCED || model->verified < model->unit_count ||
 	    !call_find(model->group, model, CALL_BIT(CALL_STEP)))
 		return;
+	if (must_measure(model) && !model->has_part) {
+		if (!model->measuring)
+			model->measuring = norm_measure(model, model->rules.loss_scale);
+		return;
+	}
 	step_move(model, STEP_VOTED);
 	say_vote(model);
 	if (PLANTED(PLANTED_APPLY_BEFORE_DECISION) && model->phase == STEP_VOTED) {
@@ -357,6 +407,9 @@ void step_try_vote(struct model *model)
 							.outcome = skip ? PEER_SKIP : PEER_APPLY,
 							.commit = model->commit,
 							.options = model->options,
+							.rules = model->rules,
+							.clip = 1,
+							.bad = model->bad,
 							.bits = bits });
 	}
 }
@@ -367,6 +420,7 @@ void step_repeat(struct model *model)
 		return;
 	if (model->phase == STEP_VOTED)
 		say_vote(model);
+	norm_repeat(model);
 	if (model->abort_wanted)
 		step_ask_abort(model);
 }

@@ -22,6 +22,7 @@ void votes_clear(struct model *model)
 {
 	for (uint32_t rank = 0; rank < model->group->config.world_size; rank++) {
 		free(model->ballots[rank].bits);
+		free(model->ballots[rank].bad);
 		model->ballots[rank] = (struct ballot){ 0 };
 	}
 }
@@ -46,20 +47,36 @@ void votes_lacking(const struct model *model, struct rank_list *ranks)
 static const struct {
 	const char *name;
 	size_t offset;
+	bool whole; /* a number of 64 bits, and else a double */
 } OPTIONS[] = {
-	{ "learning_rate", offsetof(struct optimizer_options, learning_rate) },
-	{ "momentum", offsetof(struct optimizer_options, momentum) },
-	{ "dampening", offsetof(struct optimizer_options, dampening) },
-	{ "weight_decay", offsetof(struct optimizer_options, weight_decay) },
-	{ "beta1", offsetof(struct optimizer_options, beta1) },
-	{ "beta2", offsetof(struct optimizer_options, beta2) },
-	{ "epsilon", offsetof(struct optimizer_options, epsilon) },
+	{ "learning_rate", offsetof(struct ballot, options.learning_rate), false },
+	{ "momentum", offsetof(struct ballot, options.momentum), false },
+	{ "dampening", offsetof(struct ballot, options.dampening), false },
+	{ "weight_decay", offsetof(struct ballot, options.weight_decay), false },
+	{ "beta1", offsetof(struct ballot, options.beta1), false },
+	{ "beta2", offsetof(struct ballot, options.beta2), false },
+	{ "epsilon", offsetof(struct ballot, options.epsilon), false },
+	{ "norm_kind", offsetof(struct ballot, rules.norm_kind), true },
+	{ "max_norm", offsetof(struct ballot, rules.max_norm), false },
+	{ "loss_scale", offsetof(struct ballot, rules.loss_scale), false },
+	{ "growth_factor", offsetof(struct ballot, rules.growth_factor), false },
+	{ "backoff_factor", offsetof(struct ballot, rules.backoff_factor), false },
+	{ "growth_interval", offsetof(struct ballot, rules.growth_interval), true },
+	{ "min_scale", offsetof(struct ballot, rules.min_scale), false },
 };
 
 /* The shortest digits that name the number. */
-static void number_write(double number, char *text, size_t size)
+static void number_write(const struct ballot *ballot, size_t row, char *text, size_t size)
 {
-	for (int digits = 1; digits <= 17; digits++) {
+	const char *at = (const char *)ballot + OPTIONS[row].offset;
+	double number;
+	uint64_t whole;
+
+	memcpy(&number, at, sizeof(number));
+	memcpy(&whole, at, sizeof(whole));
+	if (OPTIONS[row].whole)
+		snprintf(text, size, "%" PRIu64, whole);
+	for (int digits = 1; digits <= 17 && !OPTIONS[row].whole; digits++) {
 		snprintf(text, size, "%.*g", digits, number);
 		if (strtod(text, NULL) == number)
 			return;
@@ -80,14 +97,12 @@ static bool find_difference(const struct model *model, uint32_t a, uint32_t b, c
 		return true;
 	}
 	for (size_t i = 0; i < sizeof(OPTIONS) / sizeof(OPTIONS[0]); i++) {
-		double ours, theirs;
 		char our_text[32], their_text[32];
-		memcpy(&ours, (const char *)&first->options + OPTIONS[i].offset, sizeof(ours));
-		memcpy(&theirs, (const char *)&second->options + OPTIONS[i].offset, sizeof(theirs));
-		if (memcmp(&ours, &theirs, sizeof(ours)) == 0)
+		if (memcmp((const char *)first + OPTIONS[i].offset, (const char *)second + OPTIONS[i].offset,
+			   sizeof(double)) == 0)
 			continue;
-		number_write(ours, our_text, sizeof(our_text));
-		number_write(theirs, their_text, sizeof(their_text));
+		number_write(first, i, our_text, sizeof(our_text));
+		number_write(second, i, their_text, sizeof(their_text));
 		snprintf(text, size, "step %" PRIu64 ": rank %" PRIu32 " passed %s %s, rank %" PRIu32 " %s",
 			 model->step, a, OPTIONS[i].name, our_text, b, their_text);
 		return true;
@@ -140,7 +155,7 @@ void votes_abort(struct model *model, int code, const char *text)
 static void decide_commit(struct model *model)
 {
 	const struct ballot *own = &model->ballots[model->group->config.rank];
-	uint8_t bits[PEER_BITS_MAX] = { 0 };
+	uint8_t bits[PEER_BITS_MAX] = { 0 }, bad[PEER_BITS_MAX] = { 0 };
 	double weights = 0;
 	bool finite = true;
 
@@ -154,6 +169,8 @@ static void decide_commit(struct model *model)
 		weights += ballot->weights;
 		for (size_t i = 0; i < model->bits_size; i++)
 			bits[i] = (uint8_t)(bits[i] | ballot->bits[i]);
+		for (size_t i = 0; i < model->bits_size && ballot->bad; i++)
+			bad[i] = (uint8_t)(bad[i] | ballot->bad[i]);
 	}
 	bool apply = (finite && weights > 0) || own->commit == COMMIT_STAGING;
 	struct decision decision = { .step = model->step,
@@ -161,8 +178,11 @@ static void decide_commit(struct model *model)
 				     .outcome = apply ? PEER_APPLY : PEER_SKIP,
 				     .commit = own->commit,
 				     .options = own->options,
+				     .rules = own->rules,
 				     .finite = finite,
-				     .bits = bits };
+				     .bits = bits,
+				     .bad = bad };
+	rules_decide(model, &decision);
 	decide(model, &decision);
 }
 
@@ -231,9 +251,10 @@ void votes_hear_vote(struct group *group, uint32_t rank, const struct peer_messa
 	(void)payload;
 
 	if (!model || !model_is_live(model) || message->commit > COMMIT_STAGING ||
-	    message->bits_size != model->bits_size || !isfinite(message->weight) || message->weight < 0 ||
-	    votes_catch_up(model, rank, message->step, message->attempt) || message->step != model->step ||
-	    message->attempt != model->attempt)
+	    message->bits_size != model->bits_size ||
+	    (message->bad_size != 0 && message->bad_size != model->bits_size) || !isfinite(message->weight) ||
+	    message->weight < 0 || votes_catch_up(model, rank, message->step, message->attempt) ||
+	    message->step != model->step || message->attempt != model->attempt)
 		return;
 	struct ballot *ballot = &model->ballots[rank];
 	if (ballot->cast) {
@@ -243,6 +264,12 @@ void votes_hear_vote(struct group *group, uint32_t rank, const struct peer_messa
 	ballot->cast = true;
 	ballot->finite = message->finite;
 	ballot->weights = message->weight;
+	ballot->norm = message->norm;
+	ballot->rules = rules_read(&message->rules);
+	if (message->bad_size > 0) {
+		ballot->bad = group_allocate(model->bits_size, 1);
+		memcpy(ballot->bad, message->bad, model->bits_size);
+	}
 	ballot->commit = (enum step_commit)message->commit;
 	ballot->options = step_options_read(&message->options);
 	ballot->bits = group_allocate(model->bits_size, 1);

@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,6 +53,10 @@ static void begin_attempt(struct model *model, uint64_t step, uint32_t attempt)
 	buffer_unref(model->offered);
 	model->offered = NULL;
 	model->finite = false;
+	model->has_part = false;
+	model->measuring = 0;
+	model->part = 0;
+	norm_reset(model);
 	model->wait_count = 0;
 	memset(&model->vote_awaited, 0, sizeof(model->vote_awaited));
 	for (uint32_t i = 0; i < model->unit_count; i++)
@@ -65,17 +70,17 @@ static void begin_attempt(struct model *model, uint64_t step, uint32_t attempt)
 
 static void keep(struct model *model, struct decision *kept, const struct decision *decision)
 {
-	uint8_t *bits = kept->bits;
+	uint8_t *bits = kept->bits, *bad = kept->bad;
 	*kept = *decision;
 	kept->bits = bits;
+	kept->bad = bad;
 	kept->known = true;
-	if (bits && model->bits_size > 0)
+	if (bits && model->bits_size > 0) {
 		memcpy(bits, decision->bits, model->bits_size);
-}
-
-static bool bit(const uint8_t *bits, uint32_t index)
-{
-	return bits[index / 8] >> index % 8 & 1;
+		memset(bad, 0, model->bits_size);
+		if (decision->bad)
+			memcpy(bad, decision->bad, model->bits_size);
+	}
 }
 
 static void command_apply(struct model *model, const struct decision *decision)
@@ -88,27 +93,67 @@ static void command_apply(struct model *model, const struct decision *decision)
 	command->outcome = decision->outcome == PEER_APPLY ? STEP_APPLIED : STEP_SKIPPED;
 	command->commit = decision->commit;
 	command->options = decision->options;
+	command->loss_scale = decision->rules.loss_scale;
+	command->clip = decision->clip;
 	command->bits = group_allocate(model->unit_count, 1);
 	for (uint32_t i = 0; i < model->unit_count; i++)
-		command->bits[i] = bit(decision->bits, i);
+		command->bits[i] = bits_get(decision->bits, i);
 	group_command(model->group, command);
+}
+
+/* What a commit says to this rank's worker. */
+static struct answer commit_answer(const struct model *model, const struct decision *decision)
+{
+	struct answer answer = { .code = decision->code,
+				 .text = decision->text,
+				 .outcome = decision->outcome == PEER_APPLY ? STEP_APPLIED : STEP_SKIPPED,
+				 .norm = decision->norm,
+				 .next_scale = decision->next_scale };
+
+	for (uint32_t i = 0; i < model->unit_count && decision->bad && model->worker; i++)
+		if (bits_get(decision->bad, manifest_canonical(model->worker->manifest, i))) {
+			if (answer.bad_count < ANSWER_UNITS_MAX)
+				answer.bad[answer.bad_count] = i;
+			answer.bad_count++;
+		}
+	return answer;
 }
 
 /* The step call, or, where nobody waits in one, what the next is owed. */
 static void answer_step(struct model *model, const struct decision *decision)
 {
 	struct group *group = model->group;
-	enum step_outcome outcome = decision->outcome == PEER_APPLY ? STEP_APPLIED : STEP_SKIPPED;
+	struct answer answer = commit_answer(model, decision);
 	struct call *call = call_find(group, model, CALL_BIT(CALL_STEP));
+	struct worker *worker = model->worker;
 
-	if (call && outcome == STEP_APPLIED && decision->commit == COMMIT_STAGING) {
+	if (call && answer.outcome == STEP_APPLIED && decision->commit == COMMIT_STAGING) {
 		call->kind = CALL_PUBLISH; /* the staging copy is not free yet */
 		call->token = decision->step;
 	} else if (call) {
-		call_answer(group, call, &(struct answer){ .outcome = outcome });
-	} else if (model->worker && model->worker->state == WORKER_ATTACHED) {
-		model->worker->step_owed = true;
-		model->worker->outcome = outcome;
+		call_answer(group, call, &answer);
+	} else if (worker && worker->state == WORKER_ATTACHED) {
+		worker->step_owed = true;
+		snprintf(worker->owed_text, sizeof(worker->owed_text), "%s", decision->text);
+		worker->owed = answer;
+		worker->owed.text = worker->owed_text;
+	}
+}
+
+static void notice_commit(struct model *model, const struct decision *decision)
+{
+	char units[CALL_TEXT_MAX / 2];
+
+	if (decision->outcome == PEER_APPLY) {
+		group_notice(model->group, NOTICE_STEP_COMMITTED, model, NULL, -1, "step %" PRIu64 " was applied",
+			     decision->step);
+	} else if (decision->finite) {
+		group_notice(model->group, NOTICE_STEP_COMMITTED, model, NULL, -1,
+			     "step %" PRIu64 " was skipped: its weights sum to 0", decision->step);
+	} else {
+		rules_name_units(model, decision->bad, units, sizeof(units));
+		group_notice(model->group, NOTICE_STEP_COMMITTED, model, NULL, -1,
+			     "step %" PRIu64 " was skipped: the gradient was not finite of %s", decision->step, units);
 	}
 }
 
@@ -126,20 +171,20 @@ static void committed(struct model *model, const struct decision *decision)
 	keep(model, &model->committed, decision);
 	command_apply(model, decision);
 	for (uint32_t i = 0; i < model->unit_count && applied; i++)
-		if (decision->commit == COMMIT_STAGING || bit(decision->bits, i))
+		if (decision->commit == COMMIT_STAGING || bits_get(decision->bits, i))
 			model->units[i].version++;
 	buffer_unref(model->kept);
 	model->kept = model->offered;
 	model->offered = NULL;
 	begin_attempt(model, decision->step + 1, 0);
+	model->good_steps = decision->good_steps;
 	model->steps_applied += applied;
 	model->steps_skipped += !applied;
 	gradient_release(model);
-	group_notice(group, NOTICE_STEP_COMMITTED, model, NULL, -1, "step %" PRIu64 " was %s", decision->step,
-		     applied            ? "applied"
-		     : decision->finite ? "skipped: its weights sum to 0"
-					: "skipped: a gradient was not finite");
+	notice_commit(model, decision);
 	answer_step(model, decision);
+	call_fail_all(group, model, CALL_BIT(CALL_NORM), FSDP_E_STATE,
+		      "the step was committed while the norm of its gradient was awaited");
 	call_fail_all(group, model, CALL_BIT(CALL_ABORT), FSDP_E_STATE,
 		      "the step was committed before it could be aborted");
 	call_fail_all(group, model, CALL_BIT(CALL_ALL_REDUCE), FSDP_E_STATE,
@@ -199,9 +244,21 @@ void step_decided(struct model *model, const struct decision *decision)
 	if (decision->attempt != model->attempt || (model->phase != STEP_VOTED && !PLANTED(PLANTED_DECIDE_EARLY)))
 		return;
 	if (model->phase == STEP_VOTED && (decision->commit != model->commit ||
-					   memcmp(&decision->options, &model->options, sizeof(model->options)) != 0))
+					   memcmp(&decision->options, &model->options, sizeof(model->options)) != 0 ||
+					   memcmp(&decision->rules, &model->rules, sizeof(model->rules)) != 0))
 		return; /* not what was voted on */
 	committed(model, decision);
+}
+
+/* Of a commit. */
+static bool is_sane(const struct model *model, const struct peer_message *message)
+{
+	bool fails = message->code == FSDP_E_STATE && message->outcome == PEER_SKIP;
+
+	return message->bits_size == model->bits_size &&
+	       (message->bad_size == 0 || message->bad_size == model->bits_size) && message->clip >= 0 &&
+	       message->clip <= 1 && isfinite(message->next_scale) && message->next_scale >= 0 &&
+	       (message->code == 0 || fails);
 }
 
 void step_hear_decision(struct group *group, uint32_t rank, const struct peer_message *message, struct buffer *payload)
@@ -212,15 +269,21 @@ void step_hear_decision(struct group *group, uint32_t rank, const struct peer_me
 	(void)payload;
 
 	if (!model || !model_is_live(model) || message->outcome > PEER_ABORT_STEP || message->commit > COMMIT_STAGING ||
-	    (commits && message->bits_size != model->bits_size))
+	    (commits && !is_sane(model, message)))
 		return;
 	struct decision decision = { .step = message->step,
 				     .attempt = message->attempt,
 				     .outcome = (enum peer_outcome)message->outcome,
 				     .commit = (enum step_commit)message->commit,
 				     .options = step_options_read(&message->options),
+				     .rules = rules_read(&message->rules),
 				     .finite = message->finite,
+				     .norm = message->norm,
+				     .clip = message->clip,
+				     .next_scale = message->next_scale,
+				     .good_steps = message->good_steps,
 				     .bits = message->bits,
+				     .bad = message->bad,
 				     .code = message->code };
 	snprintf(decision.text, sizeof(decision.text), "%s", message->text);
 	step_decided(model, &decision);
@@ -242,6 +305,14 @@ void step_tell(struct model *model, uint32_t rank, const struct decision *decisi
 	message.has_options = decision->outcome != PEER_ABORT_STEP;
 	message.options = step_options_write(&decision->options);
 	if (decision->outcome != PEER_ABORT_STEP) {
+		message.has_rules = true;
+		message.rules = rules_write(&decision->rules);
+		message.norm = decision->norm;
+		message.clip = decision->clip;
+		message.next_scale = decision->next_scale;
+		message.good_steps = decision->good_steps;
+		message.bad = decision->bad;
+		message.bad_size = decision->finite || !decision->bad ? 0 : model->bits_size;
 		message.bits = decision->bits;
 		message.bits_size = model->bits_size;
 	}

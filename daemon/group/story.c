@@ -84,6 +84,8 @@ static void of_step(struct group *group, const struct call *call, struct story *
 			votes_lacking(model, &story->ranks);
 		else
 			story->ranks = model->vote_awaited;
+	} else if (model->phase == STEP_REDUCED && model->measuring) {
+		story->op = "norm";
 	} else if (model->phase == STEP_REDUCED && call->kind == CALL_STEP) {
 		of_verification(model, story);
 	} else {
@@ -100,6 +102,18 @@ static void of_all_reduce(struct group *group, const struct call *call, struct s
 		all_reduces_lacking(model, &story->ranks);
 	else if (model)
 		story->ranks = model->all_reduce_awaited;
+}
+
+static void of_norm(struct group *group, const struct call *call, struct story *story)
+{
+	const struct model *model = call->worker->model;
+
+	story->op = "norm";
+	if (!model)
+		return;
+	story->ranks = model->norm.awaited;
+	if (group_coordinates(group))
+		norm_lacking(model, &story->ranks);
 }
 
 static void of_other(struct group *group, const struct call *call, struct story *story)
@@ -122,7 +136,7 @@ void story_of(struct group *group, const struct call *call, struct story *ret_st
 {
 	static void (*const tellers[CALL_KINDS])(struct group *, const struct call *, struct story *) = {
 		[CALL_ATTACH] = of_attach, [CALL_UNSHARD] = of_unit, [CALL_GRAD] = of_step,
-		[CALL_SYNC] = of_step,     [CALL_STEP] = of_step,    [CALL_ALL_REDUCE] = of_all_reduce,
+		[CALL_SYNC] = of_step,     [CALL_STEP] = of_step, [CALL_NORM] = of_norm,    [CALL_ALL_REDUCE] = of_all_reduce,
 	};
 	memset(ret_story, 0, sizeof(*ret_story));
 	(tellers[call->kind] ? tellers[call->kind] : of_other)(group, call, ret_story);

@@ -93,7 +93,15 @@ struct worker_message request_message(const struct request *request, const struc
 		.attempt = answer->attempt,
 		.micro_batch = answer->micro_batch,
 		.resumed = answer->resumed,
+		.norm = answer->norm,
+		.next_scale = answer->next_scale,
+		.finite = answer->finite,
+		.bad_count = answer->bad_count,
 	};
+
+	_Static_assert(ANSWER_UNITS_MAX == WORKER_BAD_MAX, "an answer names as many units as a message");
+	message.bad_named = answer->bad_count < ANSWER_UNITS_MAX ? answer->bad_count : ANSWER_UNITS_MAX;
+	memcpy(message.bad, answer->bad, sizeof(message.bad));
 
 	message.values =
 		(double *)(uintptr_t)answer->values; /* borrowed: the message is written before the group goes on */
@@ -269,6 +277,11 @@ static void serve_weight(struct request *request, const struct worker_message *m
 	worker_weight(request->opened->worker, message->weight, give_to_group(request));
 }
 
+static void serve_norm(struct request *request, const struct worker_message *message)
+{
+	worker_norm(request->opened->worker, (enum norm_kind)message->norm_kind, give_to_group(request));
+}
+
 static void serve_load(struct request *request, const struct worker_message *message)
 {
 	worker_load(request->opened->worker, message->unit, message->slot, give_to_group(request));
@@ -325,6 +338,15 @@ static void serve_step(struct request *request, const struct worker_message *mes
 		.beta2 = message->hyper.beta2,
 		.epsilon = message->hyper.epsilon,
 	};
+	const struct step_rules rules = {
+		.norm_kind = message->hyper.norm_kind,
+		.max_norm = message->hyper.max_norm,
+		.loss_scale = message->hyper.loss_scale,
+		.growth_factor = message->hyper.growth_factor,
+		.backoff_factor = message->hyper.backoff_factor,
+		.growth_interval = message->hyper.growth_interval,
+		.min_scale = message->hyper.min_scale,
+	};
 	const char *why;
 
 	if (message->commit != COMMIT_OPTIMIZER && message->commit != COMMIT_STAGING) {
@@ -345,7 +367,7 @@ static void serve_step(struct request *request, const struct worker_message *mes
 		refuse_blob(request, message, taken);
 		return;
 	}
-	worker_step(request->opened->worker, (enum step_commit)message->commit, &options, state,
+	worker_step(request->opened->worker, (enum step_commit)message->commit, &options, &rules, state,
 		    give_to_group(request));
 	buffer_unref(state);
 }
@@ -400,6 +422,7 @@ static const struct request_row rows[] = {
 	{ WORKER_NEXT_MICRO_BATCH, "next micro-batch", NEEDS_SEALED, serve_worker_call, NULL, NULL,
 	  worker_next_micro_batch },
 	{ WORKER_SYNC, "sync", NEEDS_SEALED, serve_worker_call, NULL, NULL, worker_sync },
+	{ WORKER_NORM, "norm", NEEDS_SEALED, serve_norm, NULL, NULL, NULL },
 	{ WORKER_STEP, "step", NEEDS_SEALED, serve_step, NULL, NULL, NULL },
 	{ WORKER_ABORT, "abort", NEEDS_SEALED, serve_worker_call, NULL, NULL, worker_abort },
 	{ WORKER_BLOB, "state of a step", NEEDS_SEALED, serve_blob, NULL, NULL, NULL },

@@ -47,6 +47,7 @@ void report_free(struct report *report)
 	if (!report) {
 		return;
 	}
+	free(report->bits);
 	free(report->sums);
 	free(report->ranks);
 	free(report);

@@ -28,8 +28,9 @@ enum command_kind {
 	COMMAND_GATHER,  /* fill the gather slot with unit at `version` or later: REPORT_GATHERED */
 	COMMAND_REDUCE, /* this node's contribution: the gradient slot of unit in (step, attempt, micro_batch), times weight; of
 			   weight 0 the slot is given back */
+	COMMAND_MEASURE, /* the sum of (step, attempt) is whole: how large it is, divided by loss_scale: REPORT_MEASURED */
 	COMMAND_CLOSE,  /* this node's micro_batch has ended: absent[unit] marks what it lacks; last, weight */
-	COMMAND_APPLY,  /* the decision: commit step. outcome, commit, options, present[unit] */
+	COMMAND_APPLY,  /* the decision: commit step. outcome, commit, options, loss_scale, clip, present[unit] */
 	COMMAND_ABORT,  /* the decision: step is tried again under `attempt`; everything of lower attempts is dropped */
 	COMMAND_INQUIRE /* answer with REPORT_WAITING */
 };
@@ -61,6 +62,8 @@ struct command {
 	enum step_outcome outcome;
 	enum step_commit commit;
 	struct optimizer_options options;
+	double loss_scale; /* that gradients are divided by; 0: not */
+	double clip;       /* that they are multiplied by then; 1: not */
 	uint64_t token;
 };
 
@@ -69,7 +72,8 @@ enum report_kind {
 	REPORT_FETCHED,  /* unit: this rank's range is here */
 	REPORT_GATHERED, /* unit, slot, version: the slot holds unit at version, whole */
 	REPORT_RETURNED, /* slot: every owner has added it (or its step is over, or what it offered was published): it may be reused */
-	REPORT_REDUCED,  /* step, attempt: this rank's shard has every contribution and was divided; finite */
+	REPORT_REDUCED,  /* step, attempt: this rank's shard has every contribution and was divided; finite, or else bits */
+	REPORT_MEASURED, /* step, attempt, token: squares, largest; finite, or else bits */
 	REPORT_APPLIED,  /* step: every unit has been stepped (unit and version for the last) */
 	REPORT_PROGRESS, /* unit, version: one unit has its new version */
 	REPORT_DROPPED,  /* model: the engine holds nothing of it */
@@ -98,6 +102,9 @@ struct report {
 	uint64_t slot;
 	bool finite;
 	bool offered;   /* REPORT_LOADED: the slot is offered to the others, and comes back later */
+	uint8_t *bits;   /* one byte a unit, canonical order, heap: whether its sum here is not finite; NULL where finite */
+	double squares;  /* of every element of every sum, added in f64 in canonical and then in their order */
+	double largest;  /* of their absolute values */
 	uint64_t *sums; /* heap; XXH3 of every parameter's full bytes, in order */
 	uint32_t sum_count;
 	struct wait waits[REPORT_WAITS_MAX];

@@ -70,6 +70,8 @@ static const struct link_rule {
 	[PEER_WAITING] = { .control = true },
 	[PEER_LOST] = { .control = true },
 	[PEER_WITHDRAW] = { .control = true },
+	[PEER_NORM] = { .control = true },
+	[PEER_NORMED] = { .control = true },
 	[PEER_ALL_REDUCE] = { .control = true },
 	[PEER_ALL_REDUCED] = { .control = true },
 	[PEER_OFFERED] = { .control = true },

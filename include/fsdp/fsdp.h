@@ -44,8 +44,8 @@
  * inherited: touching it in the child faults.
  *
  * Aborts. A step may be aborted by a deadline, by a lost peer, by an operator, by any worker. Then one call of
- * gradient, reduce, weight, next_micro_batch, sync, all_reduce or step returns FSDP_E_ABORTED (or the reason's own
- * code, where it was waiting), every gradient of the step that was handed over is dropped on every rank, and every
+ * gradient, reduce, weight, next_micro_batch, sync, norm, all_reduce or step returns FSDP_E_ABORTED (or the reason's
+ * own code, where it was waiting), every gradient of the step that was handed over is dropped on every rank, and every
  * gradient buffer that was not is taken back: begin the step again with its first micro-batch. A rank that could not
  * ask the coordinator at its deadline has given the attempt up alone: these calls return the same code until it is
  * heard.
@@ -349,10 +349,35 @@ FSDP_API int fsdp_model_next_micro_batch(struct fsdp_model *model);
  */
 FSDP_API int fsdp_model_sync_gradients(struct fsdp_model *model);
 
+enum fsdp_norm {
+	FSDP_NORM_NONE = 0,
+	FSDP_NORM_2 = 1,  /* the root of the sum of squares */
+	FSDP_NORM_INF = 2 /* the largest absolute value */
+};
+
+/*
+ * The norm of the whole gradient after fsdp_model_sync_gradients, every element of every rank counted once: for an
+ * optimizer outside, which clips for itself. kind: FSDP_NORM_2 or FSDP_NORM_INF. Summed in f64, in the order of units by
+ * name, of elements, and of ranks. *ret_finite is 0 where an element is not finite (the norm is not, then), else 1;
+ * either may be NULL. COLLECTIVE. Again within a step, of either kind, it gives the same answer at once.
+ * FSDP_E_STATE: gradients are not synchronised. FSDP_E_TIMEOUT: names who is missing. FSDP_E_ABORTED,
+ * FSDP_E_PEER_LOST, FSDP_E_LOST.
+ */
+FSDP_API int fsdp_model_norm(struct fsdp_model *model, uint32_t kind, double *ret_norm, int *ret_finite);
+
 /*
  * What a step uses; the same on every rank, but for the state. Begin with `struct fsdp_step step = FSDP_STEP_INIT;`
- * (learning rate 0.001, betas 0.9 and 0.999, epsilon 1e-8, all others 0) and change what differs. What the optimizer
- * does not use is ignored.
+ * (learning rate 0.001, betas 0.9 and 0.999, epsilon 1e-8, growth factor 2 every 2000 steps, back-off factor 0.5, least
+ * scale 1, all others 0) and change what differs. What the optimizer does not use is ignored.
+ *
+ * In this order, each in f32: the sum of gradients is divided by the sum of the weights (or multiplied by scale), then by
+ * loss_scale; of that the norm is taken, in f64; then it is multiplied by min(1, max_norm / norm), which is 1 at norm 0,
+ * and given to the optimizer. A unit that nobody reduced has no part in it, and every element counts once.
+ *
+ * With a loss_scale result.next_loss_scale is the one to give to the next step: the same; times backoff_factor after a
+ * gradient that was not finite, but not below min_scale; times growth_factor after growth_interval steps that were
+ * applied. The daemons count these. A gradient that is not finite at a loss_scale that is not above min_scale is
+ * FSDP_E_STATE on every rank: the step's number is used up, as that of a skipped one, but no smaller scale can help.
  */
 struct fsdp_step {
 	size_t size;          /* sizeof(struct fsdp_step) */
@@ -365,23 +390,39 @@ struct fsdp_step {
 	double epsilon;       /* AdamW: >= 0 */
 	const void *state;    /* see fsdp_model_state; NULL: none */
 	size_t state_bytes;   /* of it, at most FSDP_STATE_MAX */
+	/* what happens to the gradient before, with an optimizer in the daemon */
+	uint32_t norm_kind;       /* enum fsdp_norm */
+	uint32_t reserved0;       /* 0 */
+	double max_norm;          /* the gradient is clipped to a norm of at most this; 0: not; needs a norm_kind */
+	double loss_scale;        /* the gradient is divided by it; 0: not, and what follows is not looked at */
+	double growth_factor;     /* >= 1 */
+	double backoff_factor;    /* above 0, at most 1 */
+	uint64_t growth_interval; /* steps that are applied in a row until the scale grows; 0: it never does */
+	double min_scale;         /* the least loss scale; >= 0 */
 };
 
-#define FSDP_STEP_INIT                                                                 \
-	{                                                                              \
-		sizeof(struct fsdp_step), 0.001, 0.0, 0.0, 0.0, 0.9, 0.999, 1e-8, 0, 0 \
+#define FSDP_STEP_INIT                                                                                             \
+	{                                                                                                          \
+		sizeof(struct fsdp_step), 0.001, 0.0, 0.0, 0.0, 0.9, 0.999, 1e-8, 0, 0, FSDP_NORM_NONE, 0, 0.0, 0.0, 2.0, \
+			0.5, 2000, 1.0                                                                              \
 	}
 
 #define FSDP_STATE_MAX 1048576 /* bytes of the state that commits with a step */
 
-/* Skipped: a gradient was not finite. The step's number is used up, and nothing else changed, on any rank. */
+/* Skipped: a gradient was not finite, or the weights of all workers sum to 0. The step's number is used up, and nothing
+ * else changed, on any rank. */
 enum fsdp_outcome { FSDP_APPLIED = 0, FSDP_SKIPPED = 1 };
+
+#define FSDP_STEP_UNITS_MAX 8 /* units that a result names; the daemon's log has their names */
 
 struct fsdp_step_result {
 	uint64_t step;        /* steps committed so far, this one included */
 	uint32_t outcome;     /* enum fsdp_outcome */
-	uint32_t reserved0;   /* 0 */
-	uint64_t reserved[6]; /* 0 */
+	uint32_t not_finite;  /* units whose gradient was not finite, on any rank; 0 of a step that was applied */
+	double norm;          /* where norm_kind asked for it; not finite where the gradient was not */
+	double next_loss_scale; /* for the next step; 0 where this one had none */
+	uint32_t not_finite_units[FSDP_STEP_UNITS_MAX]; /* the first of them, by the order in which they were added here */
+	uint64_t reserved[2];                           /* 0 */
 };
 
 /*
@@ -390,8 +431,8 @@ struct fsdp_step_result {
  * nothing but the state is looked at. COLLECTIVE. Waits for every rank's contributions and vote. step NULL means
  * FSDP_STEP_INIT; ret_result may be NULL. Gradients that were not reduced are dropped. FSDP_E_MISMATCH: ranks gave
  * different numbers (both ranks and the first difference; the step is aborted), or initial values differ. FSDP_E_STATE:
- * a unit was not loaded. FSDP_E_IN_DOUBT: this rank voted and cannot learn the decision yet; call again to be told.
- * FSDP_E_ABORTED, FSDP_E_TIMEOUT, FSDP_E_PEER_LOST, FSDP_E_LOST.
+ * a unit was not loaded, or a gradient is not finite at the least loss scale and the step was skipped. FSDP_E_IN_DOUBT:
+ * this rank voted and cannot learn the decision yet; call again to be told. FSDP_E_ABORTED, FSDP_E_TIMEOUT, FSDP_E_PEER_LOST, FSDP_E_LOST.
  */
 FSDP_API int fsdp_model_step(struct fsdp_model *model, const struct fsdp_step *step,
 			     struct fsdp_step_result *ret_result);

@@ -34,7 +34,9 @@ struct oracle {
 	uint64_t life;
 	uint32_t world_size;
 	uint64_t step;
-	enum step_outcome outcomes[ORACLE_STEPS_MAX];
+	struct oracle_result results[ORACLE_STEPS_MAX];
+	double scales[ORACLE_STEPS_MAX + 1];
+	uint64_t good_steps;
 	struct oracle_unit units[WORKLOAD_UNITS_MAX];
 	struct oracle_attempt *attempts;
 };
@@ -45,6 +47,7 @@ struct oracle *oracle_new(const struct workload *workload, uint64_t life, uint32
 	oracle->workload = workload;
 	oracle->life = life;
 	oracle->world_size = world_size;
+	oracle->scales[0] = 2;
 	for (uint32_t u = 0; u < workload->unit_count; u++) {
 		struct oracle_unit *unit = &oracle->units[u];
 		uint64_t total = workload->units[u].total;
@@ -292,54 +295,164 @@ static void oracle_stage(struct oracle *oracle)
 	}
 }
 
-static bool oracle_update(struct oracle *oracle, uint32_t number)
+/* What one rank's shards add to a norm: present units by name, elements in order. */
+static double oracle_part(const struct oracle *oracle, const struct oracle_attempt *attempt, float *const *gradients,
+			  uint32_t rank, enum norm_kind kind)
+{
+	double part = 0;
+	for (uint32_t u = 0; u < oracle->workload->unit_count; u++) {
+		uint64_t total = oracle->workload->units[u].total;
+		uint64_t each = (total + oracle->world_size - 1) / oracle->world_size;
+		for (uint64_t i = rank * each; i < total && i < (rank + 1) * each; i++) {
+			double x = fabs((double)gradients[u][i]);
+			if (!oracle_is_present(oracle, attempt, u)) {
+				break;
+			}
+			if (kind == NORM_2) {
+				part += x * x;
+			} else if (isnan(x) || x > part) {
+				part = x;
+			}
+		}
+	}
+	return part;
+}
+
+static double oracle_whole(const struct oracle *oracle, const struct oracle_attempt *attempt, float *const *gradients,
+			   enum norm_kind kind)
+{
+	double norm = 0;
+	for (uint32_t r = 0; r < oracle->world_size && kind != NORM_NONE; r++) {
+		double part = oracle_part(oracle, attempt, gradients, r, kind);
+		if (kind == NORM_2) {
+			norm += part;
+		} else if (isnan(part) || part > norm) {
+			norm = part;
+		}
+	}
+	return kind == NORM_2 ? sqrt(norm) : norm;
+}
+
+/* The sums of all units, divided by scale where that is not 0; returns a bit for each that is not finite. */
+static uint32_t oracle_gradients(const struct oracle *oracle, uint32_t number, float scale, float **gradients)
+{
+	uint32_t bad = 0;
+	for (uint32_t u = 0; u < oracle->workload->unit_count; u++) {
+		uint64_t total = oracle->workload->units[u].total;
+		gradients[u] = memory_zeroed(total * sizeof(float));
+		oracle_mean(oracle, number, u, gradients[u]);
+		for (uint64_t i = 0; i < total; i++) {
+			gradients[u][i] = scale != 0 ? gradients[u][i] / scale : gradients[u][i];
+			bad |= isfinite(gradients[u][i]) ? 0 : 1u << u;
+		}
+	}
+	return bad;
+}
+
+static void oracle_gradients_free(const struct oracle *oracle, float **gradients)
+{
+	for (uint32_t u = 0; u < oracle->workload->unit_count; u++) {
+		free(gradients[u]);
+	}
+}
+
+double oracle_norm(const struct oracle *oracle, uint32_t number, enum norm_kind kind, bool *ret_finite)
+{
+	float *gradients[WORKLOAD_UNITS_MAX];
+	*ret_finite = oracle_gradients(oracle, number, 0, gradients) == 0;
+	double norm = oracle_whole(oracle, oracle_find(oracle, oracle->step, number), gradients, kind);
+	oracle_gradients_free(oracle, gradients);
+	return norm;
+}
+
+double oracle_loss_scale(const struct oracle *oracle, uint64_t step)
+{
+	assert(step <= oracle->step);
+	return oracle->workload->scaled ? oracle->scales[step] : 0;
+}
+
+static void oracle_apply(struct oracle *oracle, uint32_t u, float *gradient, float clip)
+{
+	const struct workload *workload = oracle->workload;
+	struct optimizer_options options = workload_step_options(workload, oracle->life, oracle->step);
+	struct oracle_unit *unit = &oracle->units[u];
+	uint64_t total = workload->units[u].total;
+	float *values = oracle_next_version(oracle, u);
+	for (uint64_t i = 0; i < total && clip != 1; i++) {
+		gradient[i] = gradient[i] * clip;
+	}
+	unit->updates++;
+	if (workload->options.optimizer.kind == OPTIMIZER_ADAMW) {
+		oracle_adamw(&options, unit, values, gradient, total);
+	} else {
+		oracle_sgd(&workload->options.optimizer, &options, unit, values, gradient, total);
+	}
+}
+
+static void oracle_scale(struct oracle *oracle, const struct step_rules *rules, struct oracle_result *result)
+{
+	result->next_scale = rules->loss_scale;
+	if (rules->loss_scale == 0) {
+		return;
+	}
+	if (result->bad) {
+		oracle->good_steps = 0;
+		result->at_floor = rules->loss_scale <= rules->min_scale;
+		result->next_scale = fmax(rules->loss_scale * rules->backoff_factor, rules->min_scale);
+	} else if (result->outcome == STEP_APPLIED && ++oracle->good_steps == rules->growth_interval) {
+		oracle->good_steps = 0;
+		result->next_scale = rules->loss_scale * rules->growth_factor;
+	}
+	oracle->scales[oracle->step + 1] = result->next_scale;
+}
+
+static void oracle_update(struct oracle *oracle, uint32_t number, struct oracle_result *result)
 {
 	const struct workload *workload = oracle->workload;
 	const struct oracle_attempt *attempt = oracle_find(oracle, oracle->step, number);
-	struct optimizer_options options = workload_step_options(workload, oracle->life, oracle->step);
-	float *means[WORKLOAD_UNITS_MAX];
-	bool finite = oracle_weights(oracle, attempt) > 0;
+	struct step_rules rules =
+		workload_step_rules(workload, oracle->life, oracle->step, oracle_loss_scale(oracle, oracle->step));
+	float *gradients[WORKLOAD_UNITS_MAX];
+	result->bad = oracle_gradients(oracle, number, (float)rules.loss_scale, gradients);
+	result->norm = oracle_whole(oracle, attempt, gradients, (enum norm_kind)rules.norm_kind);
+	bool applied = !result->bad && oracle_weights(oracle, attempt) > 0;
+	result->outcome = applied ? STEP_APPLIED : STEP_SKIPPED;
+	float clip = rules.max_norm > 0 && result->norm > rules.max_norm ? (float)(rules.max_norm / result->norm) : 1;
 	for (uint32_t u = 0; u < workload->unit_count; u++) {
-		means[u] = memory_zeroed(workload->units[u].total * sizeof(float));
-		finite &= oracle_mean(oracle, number, u, means[u]);
-	}
-	for (uint32_t u = 0; u < workload->unit_count; u++) {
-		if (finite && oracle_is_present(oracle, attempt, u)) {
-			struct oracle_unit *unit = &oracle->units[u];
-			float *values = oracle_next_version(oracle, u);
-			unit->updates++;
-			if (workload->options.optimizer.kind == OPTIMIZER_ADAMW) {
-				oracle_adamw(&options, unit, values, means[u], workload->units[u].total);
-			} else {
-				oracle_sgd(&workload->options.optimizer, &options, unit, values, means[u],
-					   workload->units[u].total);
-			}
+		if (applied && oracle_is_present(oracle, attempt, u)) {
+			oracle_apply(oracle, u, gradients[u], clip);
 		}
-		free(means[u]);
 	}
-	return finite;
+	oracle_scale(oracle, &rules, result);
+	oracle_gradients_free(oracle, gradients);
 }
 
 enum step_outcome oracle_commit(struct oracle *oracle, uint32_t attempt)
 {
-	enum step_outcome outcome = STEP_APPLIED;
 	assert(oracle->step < ORACLE_STEPS_MAX);
+	struct oracle_result *result = &oracle->results[oracle->step];
+	oracle->scales[oracle->step + 1] = oracle->scales[oracle->step];
 	if (workload_commit(oracle->workload, oracle->life, oracle->step) == COMMIT_STAGING) {
 		oracle_stage(oracle);
-	} else if (!oracle_update(oracle, attempt)) {
-		outcome = STEP_SKIPPED;
+	} else {
+		oracle_update(oracle, attempt, result);
 	}
-	oracle->outcomes[oracle->step++] = outcome;
+	oracle->step++;
 	for (uint32_t u = 0; u < oracle->workload->unit_count; u++) {
 		oracle->units[u].version_at[oracle->step] = oracle->units[u].version;
 	}
-	return outcome;
+	return result->outcome;
+}
+
+const struct oracle_result *oracle_result(const struct oracle *oracle, uint64_t step)
+{
+	assert(step < oracle->step);
+	return &oracle->results[step];
 }
 
 enum step_outcome oracle_outcome(const struct oracle *oracle, uint64_t step)
 {
-	assert(step < oracle->step);
-	return oracle->outcomes[step];
+	return oracle_result(oracle, step)->outcome;
 }
 
 uint64_t oracle_version(const struct oracle *oracle, uint32_t unit, uint64_t step)

@@ -31,6 +31,20 @@ void oracle_forget(struct oracle *oracle, uint64_t step, uint32_t attempt, uint3
 /* The mean (or scaled sum) of the present step in that attempt. Returns whether it is all finite. */
 bool oracle_mean(const struct oracle *oracle, uint32_t attempt, uint32_t unit, float *ret_values);
 
+/* The norm of that, over all units in the order of the contract; whether it is all finite. */
+double oracle_norm(const struct oracle *oracle, uint32_t attempt, enum norm_kind kind, bool *ret_finite);
+/* The loss scale of a step that is not beyond the present one. */
+double oracle_loss_scale(const struct oracle *oracle, uint64_t step);
+
+/* What a committed step says to everybody. */
+struct oracle_result {
+	enum step_outcome outcome;
+	double norm, next_scale;
+	uint32_t bad; /* a bit a unit */
+	bool at_floor;
+};
+const struct oracle_result *oracle_result(const struct oracle *oracle, uint64_t step);
+
 /* The present step is committed from that attempt: gives the outcome that every rank must come to. */
 enum step_outcome oracle_commit(struct oracle *oracle, uint32_t attempt);
 enum step_outcome oracle_outcome(const struct oracle *oracle, uint64_t step); /* of a committed step */

@@ -256,7 +256,12 @@ static void trainer_step(struct trainer *trainer)
 	const struct workload *workload = workload_of(trainer);
 	uint64_t life = oracle_life(trainer->of->oracle);
 	struct optimizer_options options = workload_step_options(workload, life, trainer->step);
-	if (trainer->other_options) {
+	struct step_rules rules = workload_step_rules(workload, life, trainer->step,
+						      oracle_loss_scale(trainer->of->oracle, trainer->step));
+	if (trainer->other_options && rules.loss_scale > 0) {
+		rules.loss_scale *= 2 + trainer->node->rank;
+		trainer->other_options = false;
+	} else if (trainer->other_options) {
 		options.learning_rate *= 2 + trainer->node->rank;
 		trainer->other_options = false;
 	}
@@ -274,7 +279,7 @@ static void trainer_step(struct trainer *trainer)
 		assert(rc == 0);
 		memcpy(buffer_data(state), bytes, size);
 	}
-	worker_step(trainer->worker, workload_commit(workload, life, trainer->step), &options, state,
+	worker_step(trainer->worker, workload_commit(workload, life, trainer->step), &options, &rules, state,
 		    trainer_main(trainer, ACT_STEP, 0));
 	buffer_unref(state);
 }
@@ -300,6 +305,13 @@ static void trainer_weigh(struct trainer *trainer)
 	bool none = workload_is_weightless(workload_of(trainer), oracle_life(trainer->of->oracle), trainer->step);
 	trainer->main.weight = none || weight < 1e-45 ? 0 : weight;
 	worker_weight(trainer->worker, none ? 0 : weight, call);
+}
+
+static void trainer_norm(struct trainer *trainer)
+{
+	struct call *call = trainer_main(trainer, ACT_NORM, 0);
+	trainer->main.kind = dice_chance(&trainer->dice, 500) ? NORM_2 : NORM_INF;
+	worker_norm(trainer->worker, trainer->main.kind, call);
 }
 
 /* Begins the next action. Returns whether the script may go on at once. */
@@ -345,6 +357,9 @@ static bool trainer_act(struct trainer *trainer, const struct action *action)
 		return false;
 	case ACT_SYNC:
 		worker_sync(trainer->worker, trainer_main(trainer, ACT_SYNC, 0));
+		return false;
+	case ACT_NORM:
+		trainer_norm(trainer);
 		return false;
 	case ACT_SHARD:
 		worker_shard(trainer->worker, registered, trainer_main(trainer, ACT_SHARD, unit));

@@ -22,6 +22,7 @@ enum act {
 	ACT_WEIGHT, /* set one, drawn when it is called */
 	ACT_NEXT,
 	ACT_SYNC,  /* then compare this rank's gradients */
+	ACT_NORM,  /* then compare it */
 	ACT_SHARD, /* then compare this rank's masters */
 	ACT_STAGE, /* write the staging copy */
 	ACT_STEP,
@@ -64,6 +65,7 @@ struct trainer_call {
 	uint64_t started_us, deadline_ms;
 	uint64_t step; /* the trainer's when it called */
 	double weight;
+	enum norm_kind kind;
 };
 
 struct trainer_hold {
@@ -126,6 +128,10 @@ void script_look(struct trainer *trainer);
 void check_held(struct trainer *trainer, uint32_t unit, const char *when);
 void check_unsharded(struct trainer *trainer, uint32_t unit, const struct answer *answer, uint64_t step_then);
 void check_gradients(struct trainer *trainer);
+void check_norm(struct trainer *trainer, enum norm_kind kind, const struct answer *answer);
+void check_step(struct trainer *trainer, const struct answer *answer); /* of the step before the trainer's */
+/* Whether it is the answer to a step that was skipped at the least loss scale. */
+bool check_floor(struct trainer *trainer, const struct trainer_call *call, const struct answer *answer);
 void check_all_reduce(struct trainer *trainer, const struct answer *answer);
 void check_state(struct trainer *trainer); /* the last committed step's */
 void check_shard(struct trainer *trainer, uint32_t unit);

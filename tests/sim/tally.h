@@ -31,6 +31,9 @@ enum tally_event {
 	EVENT_COMPARED_GRADIENT,
 	EVENT_LEFT_OUT,
 	EVENT_WEIGHED,
+	EVENT_COMPARED_NORM,
+	EVENT_COMPARED_STEP,
+	EVENT_AT_FLOOR,
 	EVENT_WEIGHED_NOTHING,
 	EVENT_OLD_CONNECTION, /* a message of a connection that was broken before it arrived */
 	EVENT_QUEUE_FULL,

@@ -11,7 +11,7 @@
 static bool act_is_of_step(enum act act)
 {
 	return act == ACT_GRAD || act == ACT_REDUCE || act == ACT_WEIGHT || act == ACT_NEXT || act == ACT_SYNC ||
-	       act == ACT_STEP || act == ACT_ALL_REDUCE || act == ACT_ABORT;
+	       act == ACT_NORM || act == ACT_STEP || act == ACT_ALL_REDUCE || act == ACT_ABORT;
 }
 
 /* Where the trainer stands, as a call of the step says that succeeded. */
@@ -48,15 +48,6 @@ static void trainer_took_grad(struct trainer *trainer, uint32_t unit, const stru
 	}
 }
 
-static void trainer_stepped(struct trainer *trainer, const struct answer *answer)
-{
-	enum step_outcome outcome = oracle_outcome(trainer->of->oracle, trainer->step - 1);
-	if (answer->outcome != outcome) {
-		trace_fail("rank %u: step %llu ended with outcome %d, others with %d", trainer->node->rank,
-			   (unsigned long long)trainer->step - 1, (int)answer->outcome, (int)outcome);
-	}
-}
-
 static void trainer_succeeded(struct trainer *trainer, struct trainer_call *call, const struct answer *answer)
 {
 	uint64_t step = trainer->step;
@@ -90,11 +81,14 @@ static void trainer_succeeded(struct trainer *trainer, struct trainer_call *call
 		check_all_reduce(trainer, answer);
 		trainer->all_reduce++;
 		break;
+	case ACT_NORM:
+		check_norm(trainer, call->kind, answer);
+		break;
 	case ACT_SHARD:
 		check_shard(trainer, call->unit);
 		break;
 	case ACT_STEP:
-		trainer_stepped(trainer, answer);
+		check_step(trainer, answer);
 		break;
 	case ACT_ABORT:
 		trainer->todo = TODO_RESTART;
@@ -200,7 +194,7 @@ void trainer_answered(struct call *base, const struct answer *answer)
 		trainer_turn_later(trainer);
 		return;
 	}
-	if (answer->code == 0) {
+	if (answer->code == 0 || check_floor(trainer, call, answer)) {
 		trainer_succeeded(trainer, call, answer);
 		trainer->next += call->waited;
 		trainer_turn_soon(trainer);

@@ -158,6 +158,52 @@ void check_state(struct trainer *trainer)
 	tally_count(TALLY_EVENT, EVENT_COMPARED_STATE);
 }
 
+static bool same_double(double a, double b)
+{
+	return memcmp(&a, &b, sizeof(a)) == 0 || (isnan(a) && isnan(b));
+}
+
+void check_norm(struct trainer *trainer, enum norm_kind kind, const struct answer *answer)
+{
+	bool finite;
+	double norm = oracle_norm(trainer->of->oracle, trainer->attempt, kind, &finite);
+	if (!same_double(answer->norm, norm) || answer->finite != finite) {
+		trace_fail("rank %u: the norm of step %" PRIu64 " is %a, the oracle's %a", trainer->node->rank,
+			   trainer->step, answer->norm, norm);
+	}
+	tally_count(TALLY_EVENT, EVENT_COMPARED_NORM);
+}
+
+void check_step(struct trainer *trainer, const struct answer *answer)
+{
+	const struct oracle_result *result = oracle_result(trainer->of->oracle, trainer->step - 1);
+	uint32_t bad = 0, count = 0;
+	for (uint32_t u = 0; u < trainer_workload(trainer)->unit_count; u++) {
+		count += result->bad >> u & 1;
+	}
+	for (uint32_t i = 0; i < answer->bad_count && i < ANSWER_UNITS_MAX; i++) {
+		bad |= 1u << trainer->order[answer->bad[i]];
+	}
+	if (answer->outcome != result->outcome || !same_double(answer->norm, result->norm) ||
+	    answer->next_scale != result->next_scale || answer->bad_count != count || bad != result->bad ||
+	    (answer->code != 0) != result->at_floor) {
+		trace_fail("rank %u: step %" PRIu64
+			   " ended with outcome %d, norm %a, scale %g, units %#x, code %d; the oracle says %d, %a, %g, "
+			   "%#x, at the floor: %d",
+			   trainer->node->rank, trainer->step - 1, (int)answer->outcome, answer->norm,
+			   answer->next_scale, bad, answer->code, (int)result->outcome, result->norm,
+			   result->next_scale, result->bad, result->at_floor);
+	}
+	tally_count(TALLY_EVENT, result->at_floor ? EVENT_AT_FLOOR : EVENT_COMPARED_STEP);
+}
+
+bool check_floor(struct trainer *trainer, const struct trainer_call *call, const struct answer *answer)
+{
+	const struct oracle *oracle = trainer->of ? trainer->of->oracle : NULL;
+	return answer->code == FSDP_E_STATE && call->act == ACT_STEP && oracle && call->step < oracle_step(oracle) &&
+	       oracle_result(oracle, call->step)->at_floor;
+}
+
 void check_shard(struct trainer *trainer, uint32_t unit)
 {
 	const struct oracle *oracle = trainer->of->oracle;
@@ -237,7 +283,8 @@ static void check_code(struct trainer *trainer, const struct trainer_call *call,
 	bool surprise =
 		(answer->code == FSDP_E_PEER_LOST && now_us > sim->gone_until_us) ||
 		((answer->code == FSDP_E_TIMEOUT || answer->code == FSDP_E_IN_DOUBT) && now_us > sim->slow_until_us);
-	if (surprise || (sim->calm && answer->code != 0 && answer->code != FSDP_E_BUDGET)) {
+	if (surprise ||
+	    (sim->calm && answer->code != 0 && !check_floor(trainer, call, answer) && answer->code != FSDP_E_BUDGET)) {
 		trace_fail("rank %u, call %d: code %d where nothing explains it: %s", trainer->node->rank,
 			   (int)call->act, answer->code, answer->text);
 	}

@@ -114,6 +114,8 @@ void script_step(struct trainer *trainer)
 	uint32_t units[SIM_UNITS];
 	bool staging = workload_commit(&trainer->sim->workloads[trainer->model], oracle_life(trainer->of->oracle),
 				       trainer->step) == COMMIT_STAGING;
+	bool asks_norm = workload_asks_norm(&trainer->sim->workloads[trainer->model], oracle_life(trainer->of->oracle),
+					    trainer->step);
 	bool weightless = workload_is_weightless(&trainer->sim->workloads[trainer->model],
 						 oracle_life(trainer->of->oracle), trainer->step);
 	uint32_t batches = (uint32_t)dice_between(&trainer->dice, 1, 3);
@@ -138,8 +140,11 @@ void script_step(struct trainer *trainer)
 		script_backward(trainer, units);
 	}
 	/* A rank that waits in an all-reduce before it has ended its micro-batches would hold back the others' gradients. */
-	if (all_reduces > 0 || dice_chance(&trainer->dice, 500)) {
+	if (asks_norm || all_reduces > 0 || dice_chance(&trainer->dice, 500)) {
 		script_add(trainer, ACT_SYNC, 0);
+	}
+	for (uint32_t i = asks_norm ? (uint32_t)dice_between(&trainer->dice, 1, 2) : 0; i > 0; i--) {
+		script_add(trainer, ACT_NORM, 0);
 	}
 	for (; all_reduces > 0; all_reduces--) {
 		script_add(trainer, ACT_ALL_REDUCE, 0);

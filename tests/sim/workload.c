@@ -72,6 +72,7 @@ void workload_init(struct workload *workload, uint32_t index, uint64_t seed, uin
 	}
 	workload->steps = many ? dice_between(&dice, 3, 16) : 2;
 	workload->wild = dice_chance(&dice, 400);
+	workload->scaled = dice_chance(&dice, 400);
 }
 
 struct manifest *workload_manifest(const struct workload *workload, const uint32_t *order, uint64_t odd)
@@ -164,6 +165,28 @@ struct optimizer_options workload_step_options(const struct workload *workload, 
 		options.dampening = spec->nesterov ? 0 : 0.1 * (double)dice_below(&dice, 3);
 	}
 	return options;
+}
+
+struct step_rules workload_step_rules(const struct workload *workload, uint64_t life, uint64_t step, double loss_scale)
+{
+	struct dice dice = { .state = DICE_HASH(workload->seed, STREAM_STEP, life, step, 3) };
+	struct step_rules rules = { .norm_kind = dice_below(&dice, 3) };
+	if (rules.norm_kind != NORM_NONE && dice_chance(&dice, 700)) {
+		rules.max_norm = 0.25 * (double)dice_between(&dice, 1, 40);
+	}
+	if (workload->scaled) {
+		rules.loss_scale = loss_scale;
+		rules.growth_factor = 3;
+		rules.backoff_factor = 0.25;
+		rules.growth_interval = 2;
+		rules.min_scale = 0.5;
+	}
+	return rules;
+}
+
+bool workload_asks_norm(const struct workload *workload, uint64_t life, uint64_t step)
+{
+	return DICE_HASH(workload->seed, STREAM_STEP, life, step, 4) % 4 == 0;
 }
 
 float workload_staging(const struct workload *workload, uint64_t life, uint64_t step, uint32_t unit, uint64_t element)

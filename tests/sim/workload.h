@@ -5,7 +5,7 @@
 #ifndef TESTS_SIM_WORKLOAD_H
 #define TESTS_SIM_WORKLOAD_H
 
-#include "daemon/store/command.h"
+#include "daemon/group/group.h"
 #include "tests/sim/dice.h"
 
 #define WORKLOAD_UNITS_MAX 6
@@ -25,6 +25,7 @@ struct workload {
 	struct manifest_options options;
 	uint64_t steps; /* so many are committed */
 	bool wild;      /* some gradients are not finite */
+	bool scaled;    /* there is a loss scale */
 };
 
 void workload_init(struct workload *workload, uint32_t index, uint64_t seed, uint32_t world_size);
@@ -46,6 +47,10 @@ void workload_gradient(const struct workload *workload, const struct workload_pl
 bool workload_is_weightless(const struct workload *workload, uint64_t life, uint64_t step);
 enum step_commit workload_commit(const struct workload *workload, uint64_t life, uint64_t step);
 struct optimizer_options workload_step_options(const struct workload *workload, uint64_t life, uint64_t step);
+/* The loss scale is the oracle's to know. */
+struct step_rules workload_step_rules(const struct workload *workload, uint64_t life, uint64_t step, double loss_scale);
+/* Whether the trainers ask for the norm of that step's gradient. */
+bool workload_asks_norm(const struct workload *workload, uint64_t life, uint64_t step);
 float workload_staging(const struct workload *workload, uint64_t life, uint64_t step, uint32_t unit, uint64_t element);
 
 /* The small all-reduces of a step: how many before its first gradient and how many after the sync, and what a rank gives. */

@@ -246,6 +246,10 @@ static void fake_serve(struct fake *fake, const struct worker_message *request, 
 			answer->values[i] =
 				request->combine == WORKER_SUM ? 2 * request->values[i] : request->values[i];
 		break;
+	case WORKER_NORM:
+		answer->norm = request->norm_kind == 1 ? 5 : 4;
+		answer->finite = true;
+		break;
 	case WORKER_WEIGHT:
 		fake->weight = request->weight;
 		break;

@@ -47,7 +47,8 @@ struct cluster {
 	uint32_t size;
 	uint64_t now_ms, next_connection, generation;
 	bool jobs_held;
-	double weight;                                                   /* of the next contributions; 0: 1 */
+	double weight;           /* of the next contributions; 0: 1 */
+	double loss_scale, clip; /* of the next decisions; a clip of 0: 1 */
 	struct cluster_link links[CLUSTER_NODES_MAX][CLUSTER_NODES_MAX]; /* [from][to] */
 	struct cluster_node nodes[CLUSTER_NODES_MAX];
 };

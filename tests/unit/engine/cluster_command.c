@@ -147,6 +147,8 @@ void cluster_apply_on(struct cluster *cluster, uint32_t rank, uint64_t step, enu
 	apply->step = step;
 	apply->outcome = outcome;
 	apply->commit = commit;
+	apply->loss_scale = cluster->loss_scale;
+	apply->clip = cluster->clip != 0 ? cluster->clip : 1;
 	apply->options.learning_rate = rate;
 	apply->options.beta1 = 0.9;
 	apply->options.beta2 = 0.999;

@@ -35,7 +35,11 @@ struct node {
 	struct manifest *manifest;
 	/* the fake engine */
 	bool hold_gathers, hold_returns, hold_loads, hold_applied, hold_dropped, no_votes;
-	bool not_finite;
+	bool not_finite; /* its last unit, when it is reduced */
+	double squares, largest;
+	bool hold_measured, too_large; /* too_large: unit 0, when it is measured */
+	double loss_scale, clip;       /* of the last decision; of the last measuring */
+	uint32_t measured;
 	uint64_t load_sum; /* every parameter's checksum */
 	struct plan *plan;
 	uint64_t model, generation;
@@ -70,6 +74,7 @@ struct cluster {
 	enum optimizer_kind optimizer;
 	enum init_policy init;
 	uint32_t init_rank;
+	struct step_rules rules; /* of cluster_step */
 	uint64_t gather_bytes, grad_bytes;
 };
 

@@ -107,6 +107,31 @@ static void on_reduce(struct node *node, struct command *command)
 	node->handed_weight = command->weight;
 }
 
+static void mark(uint8_t **bits, uint32_t units, uint32_t unit)
+{
+	if (!*bits)
+		*bits = calloc(units, 1);
+	(*bits)[unit] = 1;
+}
+
+static void on_measure(struct node *node, struct command *command)
+{
+	struct report *report = report_new(REPORT_MEASURED);
+	node->measured++;
+	node->loss_scale = command->loss_scale;
+	report->step = command->step;
+	report->attempt = command->attempt;
+	report->token = command->token;
+	report->squares = node->squares;
+	report->largest = node->largest;
+	report->finite = !node->not_finite && !node->too_large;
+	if (node->not_finite)
+		mark(&report->bits, node->cluster->units, node->cluster->units - 1);
+	if (node->too_large)
+		mark(&report->bits, node->cluster->units, 0);
+	report_or_hold(node, report, node->hold_measured);
+}
+
 static bool is_closed(const struct node *node, const struct node *other)
 {
 	return other->closed && other->closed_step == node->closed_step &&
@@ -135,6 +160,8 @@ static void on_close(struct node *node, struct command *command)
 		report->step = command->step;
 		report->attempt = command->attempt;
 		report->finite = !cluster->nodes[rank].not_finite;
+		if (!report->finite)
+			mark(&report->bits, cluster->units, cluster->units - 1);
 		cluster_report(&cluster->nodes[rank], report);
 		return_slots(&cluster->nodes[rank]);
 	}
@@ -145,6 +172,8 @@ static void on_apply(struct node *node, struct command *command)
 	struct report *report = report_new(REPORT_APPLIED);
 	memcpy(node->present, command->bits, node->cluster->units);
 	node->applied++;
+	node->loss_scale = command->loss_scale;
+	node->clip = command->clip;
 	node->closed = false;
 	return_slots(node);
 	report->step = command->step;
@@ -174,10 +203,11 @@ static void on_inquire(struct node *node, struct command *command)
 void cluster_command(void *context, struct command *command)
 {
 	static void (*const table[])(struct node *, struct command *) = {
-		[COMMAND_PEERS] = on_peers,   [COMMAND_ADD] = on_add,       [COMMAND_DROP] = on_drop,
-		[COMMAND_FETCH] = on_fetch,   [COMMAND_LOAD] = on_load,     [COMMAND_PUBLISH] = on_publish,
-		[COMMAND_GATHER] = on_gather, [COMMAND_REDUCE] = on_reduce, [COMMAND_CLOSE] = on_close,
-		[COMMAND_APPLY] = on_apply,   [COMMAND_ABORT] = on_abort,   [COMMAND_INQUIRE] = on_inquire,
+		[COMMAND_PEERS] = on_peers,     [COMMAND_ADD] = on_add,       [COMMAND_DROP] = on_drop,
+		[COMMAND_FETCH] = on_fetch,     [COMMAND_LOAD] = on_load,     [COMMAND_PUBLISH] = on_publish,
+		[COMMAND_GATHER] = on_gather,   [COMMAND_REDUCE] = on_reduce, [COMMAND_CLOSE] = on_close,
+		[COMMAND_APPLY] = on_apply,     [COMMAND_ABORT] = on_abort,   [COMMAND_INQUIRE] = on_inquire,
+		[COMMAND_MEASURE] = on_measure,
 	};
 	table[command->kind](context, command);
 	command_free(command);

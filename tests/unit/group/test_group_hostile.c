@@ -40,6 +40,11 @@ static void send_nonsense(struct node *node)
 	message.op = (enum peer_op)(first + draw(last - first + 1));
 	if (draw(16) == 0)
 		message.op = draw(2) ? PEER_ALL_REDUCE : PEER_ALL_REDUCED;
+	if (draw(16) == 0)
+		message.op = draw(2) ? PEER_NORM : PEER_NORMED;
+	message.norm = (double)number();
+	message.bad = bits;
+	message.bad_size = draw(3);
 	/* What a peer may rightly ask for is not nonsense: a model may be dropped, lost, and refused. */
 	if (message.op == PEER_DROP || message.op == PEER_LOST || message.op == PEER_CLOSED ||
 	    message.op == PEER_WITHDRAW)
@@ -55,7 +60,7 @@ static void send_nonsense(struct node *node)
 	message.commit = (uint32_t)number();
 	message.sum = number();
 	message.code = (int32_t)number();
-	message.awaited = (uint32_t)draw(60);
+	message.awaited = (uint32_t)draw(62);
 	message.number = number();
 	message.combine = (uint32_t)number();
 	message.values = values;

@@ -91,7 +91,7 @@ Test(group_step, kinds_of_commit_that_differ_abort_it)
 	struct cluster *cluster = loaded(2);
 	struct test_call *steps[] = { test_call(0), test_call(0) };
 	cluster_step(cluster, 0, 0.1, steps[0]);
-	worker_step(cluster->nodes[1].worker, COMMIT_STAGING, NULL, NULL, &steps[1]->call);
+	worker_step(cluster->nodes[1].worker, COMMIT_STAGING, NULL, NULL, NULL, &steps[1]->call);
 	cluster_run(cluster);
 	assert_answer(steps[0], FSDP_E_MISMATCH);
 	assert_answer(steps[1], FSDP_E_MISMATCH);
@@ -106,7 +106,7 @@ Test(group_step, a_commit_from_staging_returns_when_it_was_applied_and_steps_eve
 	cluster->nodes[0].hold_applied = true;
 	cluster->nodes[0].not_finite = true;
 	for (uint32_t rank = 0; rank < 2; rank++)
-		worker_step(cluster->nodes[rank].worker, COMMIT_STAGING, NULL, NULL, &steps[rank]->call);
+		worker_step(cluster->nodes[rank].worker, COMMIT_STAGING, NULL, NULL, NULL, &steps[rank]->call);
 	cluster_run(cluster);
 	assert_answer(steps[1], 0);
 	cr_assert_eq(steps[0]->answered, 0);
@@ -124,7 +124,7 @@ Test(group_step, options_are_checked_before_anything_is_asked)
 	struct test_call *calls[] = { test_call(0), test_call(0) };
 	cluster_step(cluster, 0, (double)NAN, calls[0]);
 	assert_answer(calls[0], FSDP_E_INVALID);
-	worker_step(cluster->nodes[0].worker, COMMIT_OPTIMIZER, NULL, NULL, &calls[1]->call);
+	worker_step(cluster->nodes[0].worker, COMMIT_OPTIMIZER, NULL, NULL, NULL, &calls[1]->call);
 	assert_answer(calls[1], FSDP_E_INVALID);
 	free_all(cluster, calls, 2);
 	cluster = cluster_new(1);
@@ -368,7 +368,7 @@ static void step_with_state(struct cluster *cluster, uint32_t rank, char letter,
 	struct buffer *state;
 	cr_assert_eq(buffer_new_heap(1, &state), 0);
 	*(char *)buffer_data(state) = letter;
-	worker_step(cluster->nodes[rank].worker, COMMIT_OPTIMIZER, &options, state, &call->call);
+	worker_step(cluster->nodes[rank].worker, COMMIT_OPTIMIZER, &options, NULL, state, &call->call);
 	buffer_unref(state); /* the group has its own reference, where it needs one */
 	cluster_run(cluster);
 }
