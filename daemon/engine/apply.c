@@ -68,12 +68,15 @@ static void apply_scaled(const struct apply_task *apply, struct apply_range rang
 
 	for (uint64_t end = range.from + range.count; range.from < end; range.from += range.count) {
 		const float *values = gradient;
+		const bool late = PLANTED(PLANTED_CLIP_FIRST) && apply->loss_scale != 0;
 
 		range.count = (size_t)engine_min(APPLY_BLOCK, end - range.from);
 		reduce_add_f32(block, &values, 1, range.count, true,
-			       apply->loss_scale != 0 ? REDUCE_FINISH_DIVIDE : REDUCE_FINISH_NOT,
+			       apply->loss_scale != 0 && !late ? REDUCE_FINISH_DIVIDE : REDUCE_FINISH_NOT,
 			       (float)apply->loss_scale);
 		norm_scale_f32(block, range.count, apply->clip);
+		if (late)
+			norm_scale_f32(block, range.count, 1 / apply->loss_scale);
 		apply_optimize(apply, range, block);
 		gradient += range.count;
 	}

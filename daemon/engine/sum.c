@@ -39,6 +39,8 @@ static enum reduce_finish sum_finish_of(const struct model *model, float *ret_fa
 	float divisor = model->collect.divisor;
 	int exponent;
 
+	if (PLANTED(PLANTED_DIVIDE_FIRST))
+		divisor /= (float)model->world_size;
 	/* To divide by a power of two is to multiply by its inverse, to the bit, and takes half the time. */
 	if (mean && frexpf(divisor, &exponent) == 0.5f && isnormal(1 / divisor)) {
 		*ret_factor = 1 / divisor;
@@ -187,12 +189,14 @@ static struct contribution *sum_choose(struct unit *unit, uint64_t *ret_limit)
 	return last;
 }
 
-static void sum_take(struct sum_task *sum, struct contribution *c)
+static void sum_take(const struct model *model, struct sum_task *sum, struct contribution *c)
 {
 	struct sum_source *source = &sum->sources[sum->source_count++];
 
 	source->contribution = c;
 	source->weight = c->weight;
+	if (PLANTED(PLANTED_DIVIDE_FIRST) && model->options->op == REDUCE_MEAN)
+		source->weight /= (float)model->world_size;
 	if (c->outgoing) {
 		source->data = push_own_range(c->outgoing) + sum->from / sizeof(float);
 		source->outgoing = c->outgoing;
@@ -218,10 +222,10 @@ static bool sum_start_adding(struct unit *unit)
 	sum->from = c->added;
 	sum->to = engine_min(limit, sum->from + SUM_BYTES_MAX);
 	sum->fresh = !c->prev && unit->collect.completed == 0;
-	sum_take(sum, c);
+	sum_take(model, sum, c);
 	while (sum->source_count < REDUCE_SOURCES_MAX && sum_goes_with(unit, c)) {
 		c = c->next;
-		sum_take(sum, c);
+		sum_take(model, sum, c);
 	}
 	for (size_t i = 0; i < sum->source_count; i++)
 		sum->sources[i].contribution->claimed = sum->to;

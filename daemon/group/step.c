@@ -83,7 +83,8 @@ static void end_micro_batch(struct model *model, bool last)
 	} else {
 		model->micro_batch++;
 		model->reduced_count = 0;
-		model->weight = 1;
+		if (!PLANTED(PLANTED_WEIGHT_KEPT))
+			model->weight = 1;
 		for (uint32_t i = 0; i < model->unit_count; i++)
 			model->units[i].reduced = false;
 	}

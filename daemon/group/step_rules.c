@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "daemon/math/norm.h"
+#include "daemon/runtime/planted.h"
 #include "fsdp/error.h"
 
 #define NAMED_UNITS_MAX 8
@@ -104,7 +105,8 @@ static double whole_norm(const struct model *model, uint64_t kind)
 	double squares = 0, largest = 0;
 
 	for (uint32_t rank = 0; rank < model->group->config.world_size; rank++) {
-		double part = model->ballots[rank].norm;
+		uint32_t from = PLANTED(PLANTED_NORM_ORDER) ? model->group->config.world_size - 1 - rank : rank;
+		double part = model->ballots[from].norm;
 		squares += part;
 		if (isnan(part) || part > largest)
 			largest = part;

@@ -27,7 +27,11 @@
 	X(PLANTED_ALL_REDUCE_ORDER, "a small all-reduce is not added in rank order")                         \
 	X(PLANTED_STATE_TOO_EARLY, "a step's state is kept when the step is asked for, not when it commits") \
 	X(PLANTED_OFFER_TOO_EARLY,                                                                           \
-	  "a slot of initial values is free when it is loaded, not when the others have read it")
+	  "a slot of initial values is free when it is loaded, not when the others have read it")            \
+	X(PLANTED_DIVIDE_FIRST, "a mean is divided before it is added")                                      \
+	X(PLANTED_NORM_ORDER, "the parts of a norm are not added in rank order")                             \
+	X(PLANTED_CLIP_FIRST, "a gradient is clipped before it is divided by the loss scale")                \
+	X(PLANTED_WEIGHT_KEPT, "a weight is that of the next micro-batch too")
 
 enum planted_bug {
 	PLANTED_NOTHING = 0,

@@ -219,7 +219,7 @@ static void a_norm_for_an_optimizer_outside(struct e2e *e2e)
 /* Every element counts once, whatever unit and rank it lies in; the same on every rank. */
 static void a_norm_of_several_units(struct e2e *e2e)
 {
-	enum { COUNT = 4001 };
+	enum { COUNT = 200001 };
 	static float values[COUNT], gradient[COUNT];
 	struct fsdp_options options = with(FSDP_OPTIMIZER_SGD);
 	struct fsdp_step step = FSDP_STEP_INIT;

@@ -19,6 +19,8 @@ int main(void)
 	struct fsdp_step_result result;
 	const float values[4] = { 1, 2, 3, 4 };
 	const void *pointers[1];
+	double norm;
+	int finite;
 	void *grad;
 	options.optimizer = FSDP_OPTIMIZER_ADAMW;
 	pointers[0] = values;
@@ -30,6 +32,9 @@ int main(void)
 		return 1;
 	if (fsdp_unit_grad(unit, 0, &grad) != 0 || fsdp_unit_reduce(unit) != 0)
 		return 1;
+	if (fsdp_model_weight(model, 2) != 0 || fsdp_model_norm(model, FSDP_NORM_2, &norm, &finite) != 0)
+		return 1;
+	step.norm_kind = FSDP_NORM_INF;
 	if (fsdp_model_step(model, &step, &result) != 0 || result.outcome != FSDP_APPLIED)
 		return 1;
 	if (fsdp_model_forward(model, visit, 0) != 0 || fsdp_model_close(model, 0) == FSDP_E_LOST)

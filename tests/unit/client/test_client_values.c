@@ -462,3 +462,68 @@ Test(client_values, values_that_do_not_count_are_not_looked_at)
 		fake_stop(fake);
 	}
 }
+
+Test(client_values, weights_and_norms_are_asked_of_the_daemon_as_they_are)
+{
+	struct trainer trainer = trainer_start();
+	double norm = 0;
+	int finite = 0;
+	trainer_load(&trainer);
+	ok(fsdp_model_weight(trainer.model, 2.5));
+	cr_assert_eq(trainer.fake->weight, 2.5);
+	cr_assert_eq(fsdp_model_weight(trainer.model, -0.5), FSDP_E_INVALID);
+	says("-0.5");
+	cr_assert_eq(trainer.fake->weight, 2.5);
+	ok(fsdp_model_norm(trainer.model, FSDP_NORM_2, &norm, NULL));
+	cr_assert_eq(norm, 5);
+	ok(fsdp_model_norm(trainer.model, FSDP_NORM_INF, &norm, &finite));
+	cr_assert(norm == 4 && finite == 1);
+	cr_assert_eq(fsdp_model_norm(trainer.model, FSDP_NORM_NONE, &norm, &finite), FSDP_E_INVALID);
+	trainer_stop(&trainer);
+}
+
+static enum fake_verdict skip_naming_units(struct fake *fake, const struct worker_message *request,
+					   struct worker_message *answer, int *fds, size_t *fd_count)
+{
+	(void)fake;
+	(void)fds;
+	(void)fd_count;
+	if (request->op != WORKER_STEP)
+		return FAKE_SEND;
+	cr_assert_eq(request->hyper.norm_kind, FSDP_NORM_INF);
+	cr_assert_eq(request->hyper.max_norm, 0.5);
+	cr_assert_eq(request->hyper.loss_scale, 4);
+	cr_assert_eq(request->hyper.growth_factor, 2);
+	cr_assert_eq(request->hyper.backoff_factor, 0.5);
+	cr_assert_eq(request->hyper.growth_interval, 2000);
+	cr_assert_eq(request->hyper.min_scale, 1);
+	answer->outcome = FSDP_SKIPPED;
+	answer->norm = 7;
+	answer->next_scale = 2;
+	answer->bad_count = 3;
+	answer->bad_named = 3;
+	answer->bad[0] = 1;
+	answer->bad[1] = 4000000000u; /* there is none: it is not given out */
+	answer->bad[2] = 0;
+	return FAKE_SEND;
+}
+
+Test(client_values, a_step_tells_norm_scale_and_the_units_that_exist)
+{
+	struct trainer trainer = trainer_start();
+	struct fsdp_step step = FSDP_STEP_INIT;
+	struct fsdp_step_result result;
+	trainer_load(&trainer);
+	step.norm_kind = FSDP_NORM_INF;
+	step.max_norm = 0.5;
+	step.loss_scale = 4;
+	trainer.fake->hook = skip_naming_units;
+	ok(fsdp_model_step(trainer.model, &step, &result));
+	cr_assert_eq(result.outcome, FSDP_SKIPPED);
+	cr_assert_eq(result.norm, 7);
+	cr_assert_eq(result.next_loss_scale, 2);
+	cr_assert_eq(result.not_finite, 2);
+	cr_assert_eq(result.not_finite_units[0], 1);
+	cr_assert_eq(result.not_finite_units[1], 0);
+	trainer_stop(&trainer);
+}
