@@ -169,7 +169,7 @@ static void decide_commit(struct model *model)
 		weights += ballot->weights;
 		for (size_t i = 0; i < model->bits_size; i++)
 			bits[i] = (uint8_t)(bits[i] | ballot->bits[i]);
-		for (size_t i = 0; i < model->bits_size && ballot->bad; i++)
+		for (size_t i = 0; i < model->bits_size && ballot->bad && ballot->commit == COMMIT_OPTIMIZER; i++)
 			bad[i] = (uint8_t)(bad[i] | ballot->bad[i]);
 	}
 	bool apply = (finite && weights > 0) || own->commit == COMMIT_STAGING;
