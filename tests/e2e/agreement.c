@@ -70,6 +70,7 @@ static void all_reduce_names_who_is_missing(struct e2e *e2e)
 	e2e_vector(e2e, NULL, zeros, 5);
 	if (e2e->rank == 1) {
 		e2e_meet(e2e, "failed");
+		e2e_wait_for("attempt 1,"); /* this rank's daemon may hear of it a little later */
 		FAILS(FSDP_E_ABORTED, fsdp_model_all_reduce(e2e->model, &value, 1, FSDP_SUM), "all-reduce", "rank 1");
 	} else {
 		FAILS(FSDP_E_TIMEOUT, fsdp_model_all_reduce(e2e->model, &value, 1, FSDP_SUM), "all-reduce", "rank 1",
