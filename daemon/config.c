@@ -259,7 +259,7 @@ static void set_defaults(struct config_draft *draft)
 {
 	for (size_t i = 0; i < ROW_COUNT; i++) {
 		if (rows[i].by_default && set_row(&draft->config, &rows[i], rows[i].by_default) < 0)
-			assert(!"a default that its own row refuses");
+			assert(false && "a default that its own row refuses");
 	}
 }
 

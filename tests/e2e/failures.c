@@ -55,6 +55,7 @@ static void a_dead_trainer_is_named(struct e2e *e2e)
 		e2e_meet(e2e, "sealed");
 		kill_and_reap(pid);
 		e2e_meet(e2e, "timed out");
+		e2e_wait_for("attempt 1,"); /* this rank's daemon may hear of it a little later */
 		e2e_open(e2e, NULL);
 		unit = e2e_add(e2e, "u0", 4);
 		struct fsdp_model_info info;

@@ -374,7 +374,7 @@ static bool trainer_act(struct trainer *trainer, const struct action *action)
 		trainer_all_reduce(trainer);
 		return false;
 	default:
-		assert(!"in no script");
+		assert(false && "in no script");
 		return true;
 	}
 }

@@ -301,7 +301,7 @@ void cluster_forge(struct cluster *cluster, uint32_t from, uint32_t to, struct p
 static struct manifest *cluster_manifest(const struct cluster_options *options)
 {
 	const struct manifest_options model = { .op = options->op,
-						.scale = options->scale ? options->scale : 1,
+						.scale = options->scale != 0 ? options->scale : 1,
 						.optimizer = { .kind = options->optimizer },
 						.init = options->init,
 						.init_rank = options->init_rank };
