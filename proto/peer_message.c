@@ -56,8 +56,8 @@ static const char *const names[] = {
 
 #define FIELD(name) WIRE_FIELD(struct peer_options, Fsdp__Peer__Options, name)
 static const struct wire_field options_fields[] = {
-	FIELD(learning_rate), FIELD(momentum), FIELD(dampening), FIELD(weight_decay),
-	FIELD(beta1),         FIELD(beta2),    FIELD(epsilon),
+	FIELD(learning_rate), FIELD(momentum), FIELD(dampening), FIELD(weight_decay),        FIELD(beta1),
+	FIELD(beta2),         FIELD(epsilon),  FIELD(alpha),     FIELD(learning_rate_decay), FIELD(initial_accumulator),
 };
 #undef FIELD
 static const struct wire_table options_table = {
@@ -194,8 +194,8 @@ int peer_message_write(const struct peer_message *message, void **ret_data, size
 	Fsdp__Peer__Rules rules = FSDP__PEER__RULES__INIT;
 	int rc;
 
-	if (message->bits_size > PEER_BITS_MAX || message->bad_size > PEER_BITS_MAX || message->sum_count > PEER_SUMS_MAX ||
-	    message->value_count > PEER_VALUES_MAX)
+	if (message->bits_size > PEER_BITS_MAX || message->bad_size > PEER_BITS_MAX ||
+	    message->sum_count > PEER_SUMS_MAX || message->value_count > PEER_VALUES_MAX)
 		return FSDP_E_OVERFLOW;
 	if (!op_known(message->op) || (message->awaited && !op_known(message->awaited)))
 		return FSDP_E_INVALID;

@@ -38,7 +38,8 @@ enum peer_op {
 	PEER_LOADED = 16,   /* model, unit, attempt (round), sums (offset, length in parameters): to the coordinator */
 	PEER_VERIFIED =
 		17, /* model, unit, attempt (round), sum (XXH3 of the sums), code, text: agree (0), or how they differ */
-	PEER_VOTE = 18, /* model, step, attempt, commit, options, rules, finite, bad, weight (the sum of this rank's), norm (this
+	PEER_VOTE =
+		18, /* model, step, attempt, commit, options, rules, finite, bad, weight (the sum of this rank's), norm (this
 			   rank's part), bits (present units): to the coordinator */
 	PEER_DECISION =
 		19, /* model, step, attempt (the next one for an abort), outcome, commit, options, rules, finite, bad, norm, clip,
@@ -86,6 +87,7 @@ struct peer_rules {
 
 struct peer_options {
 	double learning_rate, momentum, dampening, weight_decay, beta1, beta2, epsilon;
+	double alpha, learning_rate_decay, initial_accumulator;
 };
 
 /* Up to where the contribution (micro_batch, unit) of the receiver of this message has been added. */
@@ -142,7 +144,8 @@ struct peer_message {
 	struct peer_options options;
 	bool has_rules;
 	struct peer_rules rules;
-	double norm, largest; /* a VOTE's norm: this rank's part; a NORM's: the squares; a DECISION's and a NORMED's: the whole */
+	double norm,
+		largest; /* a VOTE's norm: this rank's part; a NORM's: the squares; a DECISION's and a NORMED's: the whole */
 	double clip, next_scale;
 	uint64_t good_steps;
 	char name[PEER_NAME_MAX + 1];

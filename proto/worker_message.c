@@ -48,9 +48,23 @@ static const struct wire_table place_table = {
 
 #define FIELD(name) WIRE_FIELD(struct worker_hyper, Fsdp__Worker__Hyper, name)
 static const struct wire_field hyper_fields[] = {
-	FIELD(learning_rate), FIELD(momentum),       FIELD(dampening),       FIELD(weight_decay), FIELD(beta1),
-	FIELD(beta2),         FIELD(epsilon),        FIELD(norm_kind),       FIELD(max_norm),     FIELD(loss_scale),
-	FIELD(growth_factor), FIELD(backoff_factor), FIELD(growth_interval), FIELD(min_scale),
+	FIELD(learning_rate),
+	FIELD(momentum),
+	FIELD(dampening),
+	FIELD(weight_decay),
+	FIELD(beta1),
+	FIELD(beta2),
+	FIELD(epsilon),
+	FIELD(alpha),
+	FIELD(learning_rate_decay),
+	FIELD(initial_accumulator),
+	FIELD(norm_kind),
+	FIELD(max_norm),
+	FIELD(loss_scale),
+	FIELD(growth_factor),
+	FIELD(backoff_factor),
+	FIELD(growth_interval),
+	FIELD(min_scale),
 };
 #undef FIELD
 static const struct wire_table hyper_table = {
@@ -99,6 +113,7 @@ static const struct wire_field message_fields[] = {
 	FIELD(optimizer),
 	FIELD(momentum),
 	FIELD(nesterov),
+	FIELD(centered),
 	FIELD(local_worker),
 	FIELD(local_workers),
 	FIELD(init),

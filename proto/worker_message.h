@@ -41,15 +41,16 @@ enum worker_op {
 	WORKER_WEIGHT = 30,           /* handle, weight -> : of the micro-batch */
 	WORKER_NEXT_MICRO_BATCH = 12, /* handle -> */
 	WORKER_SYNC = 13,             /* handle -> */
-	WORKER_STEP = 14,             /* handle, commit, hyper, blob (the last part) -> outcome, step, norm, next_scale, bad_count, bad[] */
-	WORKER_NORM = 31,             /* handle, norm_kind -> norm, finite */
-	WORKER_ABORT = 15,            /* handle -> */
-	WORKER_CLOSE = 16,            /* handle, drop -> */
-	WORKER_GROUP = 17,            /* -> rank, world_size, generation (0: not formed yet), bytes_in, bytes_out */
-	WORKER_SET_UNIT = 18,         /* handle, unit, gather_dtype, reduce_dtype -> : before the seal */
-	WORKER_UNITS = 19,            /* handle, unit, slot (the first parameter) -> name, params[], more */
-	WORKER_SHARD = 20,            /* handle, unit -> version: once this rank's shard has its present version */
-	WORKER_ALL_REDUCE = 40,       /* handle, combine, values -> values */
+	WORKER_STEP =
+		14, /* handle, commit, hyper, blob (the last part) -> outcome, step, norm, next_scale, bad_count, bad[] */
+	WORKER_NORM = 31,       /* handle, norm_kind -> norm, finite */
+	WORKER_ABORT = 15,      /* handle -> */
+	WORKER_CLOSE = 16,      /* handle, drop -> */
+	WORKER_GROUP = 17,      /* -> rank, world_size, generation (0: not formed yet), bytes_in, bytes_out */
+	WORKER_SET_UNIT = 18,   /* handle, unit, gather_dtype, reduce_dtype -> : before the seal */
+	WORKER_UNITS = 19,      /* handle, unit, slot (the first parameter) -> name, params[], more */
+	WORKER_SHARD = 20,      /* handle, unit -> version: once this rank's shard has its present version */
+	WORKER_ALL_REDUCE = 40, /* handle, combine, values -> values */
 	/* A blob goes in parts, in order, each with its offset and the bytes of the whole: those but the last in WORKER_BLOB, the last in
 	 * WORKER_STEP. */
 	WORKER_BLOB = 41, /* handle, blob, blob_offset, blob_bytes -> */
@@ -76,6 +77,7 @@ struct worker_place {
 
 struct worker_hyper {
 	double learning_rate, momentum, dampening, weight_decay, beta1, beta2, epsilon;
+	double alpha, learning_rate_decay, initial_accumulator;
 	uint32_t norm_kind;
 	double max_norm, loss_scale, growth_factor, backoff_factor;
 	uint64_t growth_interval;
@@ -110,7 +112,7 @@ struct worker_message {
 	uint32_t bad[WORKER_BAD_MAX]; /* the first bad_named of them */
 	uint32_t bad_named;
 	uint32_t optimizer;
-	bool momentum, nesterov;
+	bool momentum, nesterov, centered;
 	uint32_t local_worker, local_workers;
 	uint32_t init, init_rank;
 	/* seal: bytes of the arenas whose descriptors come with the answer, in this order: masters, gradients, staging, gathers,

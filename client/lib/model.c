@@ -132,7 +132,7 @@ static int model_check_options(struct fsdp_options *options)
 		wrong = "there is no such dtype";
 	else if (options->reduce_op > FSDP_SUM)
 		wrong = "there is no such reduce_op";
-	else if (options->optimizer > FSDP_OPTIMIZER_ADAMW)
+	else if (options->optimizer > FSDP_OPTIMIZER_LION)
 		wrong = "there is no such optimizer";
 	else if (options->init > FSDP_INIT_ZEROS)
 		wrong = "there is no such init";
@@ -140,8 +140,8 @@ static int model_check_options(struct fsdp_options *options)
 		wrong = "init_rank is of FSDP_INIT_FROM_RANK alone";
 	else if (!isfinite(options->scale))
 		wrong = "scale is not finite";
-	else if (options->momentum > 1 || options->nesterov > 1)
-		wrong = "momentum and nesterov are 0 or 1 (the coefficient is in struct fsdp_step)";
+	else if (options->momentum > 1 || options->nesterov > 1 || options->centered > 1)
+		wrong = "momentum, nesterov and centered are 0 or 1 (the coefficient is in struct fsdp_step)";
 	else if (options->flags != 0 || options->reserved != 0)
 		wrong = "flags and reserved must be 0";
 	if (wrong)
@@ -219,6 +219,7 @@ int fsdp_model_open(struct fsdp_client *client, const char *name, const struct f
 	request.optimizer = own.optimizer;
 	request.momentum = own.momentum != 0;
 	request.nesterov = own.nesterov != 0;
+	request.centered = own.centered != 0;
 	request.local_worker = own.local_worker;
 	request.local_workers = own.local_workers;
 	request.init = own.init;

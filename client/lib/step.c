@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "client/lib/fault.h"
+#include "client/lib/hyper.h"
 #include "client/lib/model.h"
 #include "client/lib/state.h"
 #include "client/lib/step.h"
@@ -79,23 +80,18 @@ static int step_check_state(const struct fsdp_step *step)
 	return state_check(step->state, step->state_bytes, "fsdp_model_step");
 }
 
-/* The hyper-parameters, by name, with the range of each: what the daemon would refuse is said here, before anybody votes. */
-static int step_check(const struct fsdp_step *step)
+/* What the daemon would refuse is said here, before anybody votes. */
+static int step_check(enum fsdp_optimizer optimizer, const struct fsdp_step *step)
 {
 	int code = step_check_state(step);
+	if (code == 0)
+		code = hyper_check(optimizer, step);
 	if (code < 0)
 		return code;
 	const struct {
 		const char *name;
 		double value, least, below;
 	} numbers[] = {
-		{ "learning_rate", step->learning_rate, 0, HUGE_VAL },
-		{ "momentum", step->momentum, 0, HUGE_VAL },
-		{ "dampening", step->dampening, -HUGE_VAL, HUGE_VAL },
-		{ "weight_decay", step->weight_decay, 0, HUGE_VAL },
-		{ "beta1", step->beta1, 0, 1 },
-		{ "beta2", step->beta2, 0, 1 },
-		{ "epsilon", step->epsilon, 0, HUGE_VAL },
 		{ "max_norm", step->max_norm, 0, HUGE_VAL },
 		{ "loss_scale", step->loss_scale, 0, (double)FLT_MAX },
 		{ "min_scale", step->min_scale, 0, HUGE_VAL },
@@ -132,26 +128,6 @@ static struct fsdp_step_result step_result(const struct fsdp_model *model, const
 	return result;
 }
 
-static struct worker_hyper step_hyper(const struct fsdp_step *step)
-{
-	return (struct worker_hyper){
-		.learning_rate = step->learning_rate,
-		.momentum = step->momentum,
-		.dampening = step->dampening,
-		.weight_decay = step->weight_decay,
-		.beta1 = step->beta1,
-		.beta2 = step->beta2,
-		.epsilon = step->epsilon,
-		.norm_kind = step->norm_kind,
-		.max_norm = step->max_norm,
-		.loss_scale = step->loss_scale,
-		.growth_factor = step->growth_factor,
-		.backoff_factor = step->backoff_factor,
-		.growth_interval = step->growth_interval,
-		.min_scale = step->min_scale,
-	};
-}
-
 /* Its state in parts, then the question itself. */
 static int step_ask(struct fsdp_model *model, const struct fsdp_step *step, struct worker_message *request,
 		    struct wire_call *call, const char *what)
@@ -176,7 +152,7 @@ int step_commit(struct fsdp_model *model, enum step_commit_kind kind, const stru
 	request.commit = kind;
 	request.has_hyper = kind == STEP_COMMIT_OPTIMIZER;
 	if (request.has_hyper)
-		request.hyper = step_hyper(step);
+		request.hyper = hyper_of(step);
 	int code = step_ask(model, step, &request, &call, what);
 	if (code < 0)
 		return code;
@@ -203,7 +179,7 @@ int fsdp_model_step(struct fsdp_model *model, const struct fsdp_step *step, stru
 		code = step_check_state(step);
 		return code < 0 ? code : step_commit(model, STEP_COMMIT_STAGING, step, ret_result, "fsdp_model_step");
 	}
-	code = step_check(step);
+	code = step_check(model->optimizer, step);
 	return code < 0 ? code : step_commit(model, STEP_COMMIT_OPTIMIZER, step, ret_result, "fsdp_model_step");
 }
 

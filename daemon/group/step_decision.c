@@ -25,7 +25,10 @@ struct peer_options step_options_write(const struct optimizer_options *options)
 				      .weight_decay = options->weight_decay,
 				      .beta1 = options->beta1,
 				      .beta2 = options->beta2,
-				      .epsilon = options->epsilon };
+				      .epsilon = options->epsilon,
+				      .alpha = options->alpha,
+				      .learning_rate_decay = options->learning_rate_decay,
+				      .initial_accumulator = options->initial_accumulator };
 }
 
 struct optimizer_options step_options_read(const struct peer_options *options)
@@ -36,7 +39,10 @@ struct optimizer_options step_options_read(const struct peer_options *options)
 					   .weight_decay = options->weight_decay,
 					   .beta1 = options->beta1,
 					   .beta2 = options->beta2,
-					   .epsilon = options->epsilon };
+					   .epsilon = options->epsilon,
+					   .alpha = options->alpha,
+					   .learning_rate_decay = options->learning_rate_decay,
+					   .initial_accumulator = options->initial_accumulator };
 }
 
 /* ---- What follows ---- */

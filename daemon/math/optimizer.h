@@ -18,10 +18,6 @@ enum optimizer_kind {
 	OPTIMIZER_LION = 6
 };
 
-/* Kinds below can be sealed: manifests, messages and their differences carry all that these need. The rest is refused
- * by optimizer_check_spec until they carry theirs too. */
-#define OPTIMIZER_KINDS_OFFERED 3
-
 /* What shapes the state: fixed at seal, part of the manifest. */
 struct optimizer_spec {
 	enum optimizer_kind kind;

@@ -29,7 +29,8 @@ int registration_init(struct registration *registration, const struct worker_mes
 		.init_rank = open->init_rank,
 		.optimizer = { .kind = (enum optimizer_kind)open->optimizer,
 			       .momentum = open->momentum,
-			       .nesterov = open->nesterov },
+			       .nesterov = open->nesterov,
+			       .centered = open->centered },
 	};
 	int code;
 
@@ -46,12 +47,14 @@ int registration_init(struct registration *registration, const struct worker_mes
 	if (code == -ENOMEM)
 		return fail(registration, code, "out of memory");
 	if (code < 0)
-		return fail(
-			registration, code,
-			"the model's name or one of its options is not valid (the name is 1 to 255 bytes "
-			"of UTF-8 without control characters; gather and reduce dtypes are f32, f64, bf16 or f16; "
-			"reduce is mean "
-			"or sum; the scale is finite; init is verify, from rank or zeros; nesterov needs momentum)");
+		return fail(registration, code,
+			    "the model's name or one of its options is not valid (the name is 1 to 255 bytes "
+			    "of UTF-8 without control characters; gather and reduce dtypes are f32, f64, bf16 or f16; "
+			    "reduce is mean "
+			    "or sum; the scale is finite; init is verify, from rank or zeros; momentum is SGD's or "
+			    "RMSprop's, "
+			    "nesterov, "
+			    "which needs it, SGD's, centered RMSprop's)");
 	return 0;
 }
 

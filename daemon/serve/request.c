@@ -337,6 +337,9 @@ static void serve_step(struct request *request, const struct worker_message *mes
 		.beta1 = message->hyper.beta1,
 		.beta2 = message->hyper.beta2,
 		.epsilon = message->hyper.epsilon,
+		.alpha = message->hyper.alpha,
+		.learning_rate_decay = message->hyper.learning_rate_decay,
+		.initial_accumulator = message->hyper.initial_accumulator,
 	};
 	const struct step_rules rules = {
 		.norm_kind = message->hyper.norm_kind,

@@ -3,7 +3,7 @@
  * of, so there is exactly one block for a manifest: little-endian, units in canonical order, no padding, nothing
  * behind the end.
  *
- *     "FSDPMAN1" | u32 units | name | u8 gather, reduce, op | f64 scale | u8 optimizer, momentum, nesterov | u8 init | u32 init rank
+ *     "FSDPMAN1" | u32 units | name | u8 gather, reduce, op | f64 scale | u8 optimizer, momentum, nesterov, centered | u8 init | u32 init rank
  *     a unit:      name | u8 gather, reduce | u32 parameters
  *     a parameter: name | u8 dtype, ndim | u32 flags | u64 dimension (ndim times)
  *     a name:      u8 length | bytes
@@ -31,7 +31,7 @@ static uint64_t blob_name_bytes(const char *name)
 
 uint64_t manifest_blob_head_bytes(const char *name)
 {
-	return BLOB_MAGIC_BYTES + 4 + blob_name_bytes(name) + 3 + 8 + 3 + 1 + 4;
+	return BLOB_MAGIC_BYTES + 4 + blob_name_bytes(name) + 3 + 8 + 4 + 1 + 4;
 }
 
 uint64_t manifest_blob_unit_bytes(const char *name)
@@ -84,6 +84,7 @@ static void blob_put_head(struct blob_writer *writer, const struct manifest *man
 	blob_put(writer, options->optimizer.kind, 1);
 	blob_put(writer, options->optimizer.momentum, 1);
 	blob_put(writer, options->optimizer.nesterov, 1);
+	blob_put(writer, options->optimizer.centered, 1);
 	blob_put(writer, options->init, 1);
 	blob_put(writer, options->init_rank, 4);
 }
@@ -230,6 +231,7 @@ static int blob_read_head(struct blob_reader *reader, uint32_t *ret_unit_count, 
 	options.optimizer.kind = (enum optimizer_kind)blob_get(reader, 1);
 	options.optimizer.momentum = blob_get_bool(reader);
 	options.optimizer.nesterov = blob_get_bool(reader);
+	options.optimizer.centered = blob_get_bool(reader);
 	options.init = (enum init_policy)blob_get(reader, 1);
 	options.init_rank = (uint32_t)blob_get(reader, 4);
 	/* manifest_new would set these right; a writer never sends them. */

@@ -56,14 +56,6 @@ static const char *difference_op(enum reduce_op op)
 	return names[op];
 }
 
-static const char *difference_optimizer(enum optimizer_kind kind)
-{
-	static const char *const names[] = {
-		[OPTIMIZER_NONE] = "none", [OPTIMIZER_SGD] = "sgd", [OPTIMIZER_ADAMW] = "adamw"
-	};
-	return names[kind];
-}
-
 static void difference_init(const struct manifest_options *options, char *text, size_t text_size)
 {
 	static const char *const names[] = {
@@ -94,9 +86,10 @@ static int difference_of_options(const struct difference *difference)
 		{ "reduce dtype", difference_dtype(a->reduce_dtype), difference_dtype(b->reduce_dtype) },
 		{ "reduce op", difference_op(a->op), difference_op(b->op) },
 		{ "scale", scales[0], scales[1] },
-		{ "optimizer", difference_optimizer(a->optimizer.kind), difference_optimizer(b->optimizer.kind) },
+		{ "optimizer", optimizer_name(a->optimizer.kind), optimizer_name(b->optimizer.kind) },
 		{ "momentum", difference_bool(a->optimizer.momentum), difference_bool(b->optimizer.momentum) },
 		{ "nesterov", difference_bool(a->optimizer.nesterov), difference_bool(b->optimizer.nesterov) },
+		{ "centered", difference_bool(a->optimizer.centered), difference_bool(b->optimizer.centered) },
 		{ "init", inits[0], inits[1] },
 	};
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

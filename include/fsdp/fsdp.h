@@ -124,7 +124,11 @@ enum fsdp_reduce_op {
 enum fsdp_optimizer {
 	FSDP_OPTIMIZER_NONE = 0, /* outside: the trainer writes new values to its staging copy, a step publishes them */
 	FSDP_OPTIMIZER_SGD = 1,
-	FSDP_OPTIMIZER_ADAMW = 2
+	FSDP_OPTIMIZER_ADAMW = 2,
+	FSDP_OPTIMIZER_ADAM = 3,
+	FSDP_OPTIMIZER_ADAGRAD = 4,
+	FSDP_OPTIMIZER_RMSPROP = 5,
+	FSDP_OPTIMIZER_LION = 6
 };
 
 enum fsdp_init {
@@ -139,14 +143,15 @@ enum fsdp_init {
  * same on every rank.
  */
 struct fsdp_options {
-	size_t size;            /* sizeof(struct fsdp_options) */
-	double scale;           /* of a sum; finite; 0 counts as 1 */
-	uint64_t deadline_ms;   /* of every call that waits, in milliseconds; 0: the daemon's */
-	uint32_t gather_dtype;  /* enum fsdp_dtype that workers see; 0: each parameter's own */
-	uint32_t reduce_dtype;  /* enum fsdp_dtype that gradients cross the wire in; 0: the master's */
-	uint32_t reduce_op;     /* enum fsdp_reduce_op */
-	uint32_t optimizer;     /* enum fsdp_optimizer */
-	uint32_t momentum;      /* 1: SGD keeps a momentum buffer (its coefficient is given with each step), else 0 */
+	size_t size;           /* sizeof(struct fsdp_options) */
+	double scale;          /* of a sum; finite; 0 counts as 1 */
+	uint64_t deadline_ms;  /* of every call that waits, in milliseconds; 0: the daemon's */
+	uint32_t gather_dtype; /* enum fsdp_dtype that workers see; 0: each parameter's own */
+	uint32_t reduce_dtype; /* enum fsdp_dtype that gradients cross the wire in; 0: the master's */
+	uint32_t reduce_op;    /* enum fsdp_reduce_op */
+	uint32_t optimizer;    /* enum fsdp_optimizer */
+	uint32_t
+		momentum; /* 1: SGD or RMSprop keeps a momentum buffer (its coefficient comes with each step), else 0 */
 	uint32_t nesterov;      /* 1: SGD with Nesterov's momentum (needs momentum), else 0 */
 	uint32_t local_worker;  /* which of this node's workers this is, from 0 */
 	uint32_t local_workers; /* workers of this node; 0: both from $LOCAL_RANK and $LOCAL_WORLD_SIZE, else 0 of 1 */
@@ -154,12 +159,14 @@ struct fsdp_options {
 	uint32_t reserved;      /* 0 */
 	uint32_t init;          /* enum fsdp_init: where the parameters' first values come from */
 	uint32_t init_rank;     /* of FSDP_INIT_FROM_RANK; else 0 */
+	uint32_t centered;      /* 1: RMSprop keeps the mean of the gradient too, else 0 */
+	uint32_t reserved1;     /* 0 */
 };
 
 #define FSDP_OPTIONS_INIT                                                                                    \
 	{                                                                                                    \
 		sizeof(struct fsdp_options), 1.0, 0, 0, 0, FSDP_MEAN, FSDP_OPTIMIZER_NONE, 0, 0, 0, 0, 0, 0, \
-			FSDP_INIT_VERIFY, 0                                                                  \
+			FSDP_INIT_VERIFY, 0, 0, 0                                                            \
 	}
 
 /*
@@ -367,8 +374,12 @@ FSDP_API int fsdp_model_norm(struct fsdp_model *model, uint32_t kind, double *re
 
 /*
  * What a step uses; the same on every rank, but for the state. Begin with `struct fsdp_step step = FSDP_STEP_INIT;`
- * (learning rate 0.001, betas 0.9 and 0.999, epsilon 1e-8, growth factor 2 every 2000 steps, back-off factor 0.5, least
- * scale 1, all others 0) and change what differs. What the optimizer does not use is ignored.
+ * (learning rate 0.001, betas 0.9 and 0.999, epsilon 1e-8, alpha 0.99, growth factor 2 every 2000 steps, back-off factor 0.5, least
+ * scale 1, all others 0) and change what differs. What the optimizer does not use is ignored, but must be the same.
+ *
+ * The rules are PyTorch's (Lion's its paper's). These defaults are those of Adam; where PyTorch begins an optimizer with
+ * others: SGD learning_rate (none), AdamW weight_decay 0.01, Adagrad learning_rate 0.01 and epsilon 1e-10, RMSprop
+ * learning_rate 0.01; Lion's paper learning_rate 0.0001 and beta2 0.99.
  *
  * In this order, each in f32: the sum of gradients is divided by the sum of the weights (or multiplied by scale), then by
  * loss_scale; of that the norm is taken, in f64; then it is multiplied by min(1, max_norm / norm), which is 1 at norm 0,
@@ -382,12 +393,12 @@ FSDP_API int fsdp_model_norm(struct fsdp_model *model, uint32_t kind, double *re
 struct fsdp_step {
 	size_t size;          /* sizeof(struct fsdp_step) */
 	double learning_rate; /* >= 0 */
-	double momentum;      /* SGD: >= 0 */
+	double momentum;      /* SGD, RMSprop: >= 0; 0 where the model was opened without momentum */
 	double dampening;     /* SGD; 0 with nesterov */
-	double weight_decay;  /* >= 0; SGD: added to the gradient; AdamW: decoupled */
-	double beta1;         /* AdamW: in [0, 1) */
-	double beta2;         /* AdamW: in [0, 1) */
-	double epsilon;       /* AdamW: >= 0 */
+	double weight_decay;  /* >= 0; AdamW, Lion: of the parameter itself; the others: added to the gradient */
+	double beta1;         /* Adam, AdamW, Lion: in [0, 1) */
+	double beta2;         /* Adam, AdamW, Lion: in [0, 1) */
+	double epsilon;       /* Adam, AdamW, Adagrad, RMSprop: >= 0 */
 	const void *state;    /* see fsdp_model_state; NULL: none */
 	size_t state_bytes;   /* of it, at most FSDP_STATE_MAX */
 	/* what happens to the gradient before, with an optimizer in the daemon */
@@ -399,12 +410,16 @@ struct fsdp_step {
 	double backoff_factor;    /* above 0, at most 1 */
 	uint64_t growth_interval; /* steps that are applied in a row until the scale grows; 0: it never does */
 	double min_scale;         /* the least loss scale; >= 0 */
+	/* of some optimizers */
+	double alpha;               /* RMSprop: how much of the mean of squares stays, in [0, 1] */
+	double learning_rate_decay; /* Adagrad: >= 0 (PyTorch's lr_decay) */
+	double initial_accumulator; /* Adagrad: >= 0; looked at in a parameter's first update (initial_accumulator_value) */
 };
 
-#define FSDP_STEP_INIT                                                                                             \
-	{                                                                                                          \
-		sizeof(struct fsdp_step), 0.001, 0.0, 0.0, 0.0, 0.9, 0.999, 1e-8, 0, 0, FSDP_NORM_NONE, 0, 0.0, 0.0, 2.0, \
-			0.5, 2000, 1.0                                                                              \
+#define FSDP_STEP_INIT                                                                                               \
+	{                                                                                                            \
+		sizeof(struct fsdp_step), 0.001, 0.0, 0.0, 0.0, 0.9, 0.999, 1e-8, 0, 0, FSDP_NORM_NONE, 0, 0.0, 0.0, \
+			2.0, 0.5, 2000, 1.0, 0.99, 0.0, 0.0                                                          \
 	}
 
 #define FSDP_STATE_MAX 1048576 /* bytes of the state that commits with a step */
@@ -416,13 +431,14 @@ enum fsdp_outcome { FSDP_APPLIED = 0, FSDP_SKIPPED = 1 };
 #define FSDP_STEP_UNITS_MAX 8 /* units that a result names; the daemon's log has their names */
 
 struct fsdp_step_result {
-	uint64_t step;        /* steps committed so far, this one included */
-	uint32_t outcome;     /* enum fsdp_outcome */
-	uint32_t not_finite;  /* units whose gradient was not finite, on any rank; 0 of a step that was applied */
-	double norm;          /* where norm_kind asked for it; not finite where the gradient was not */
+	uint64_t step;          /* steps committed so far, this one included */
+	uint32_t outcome;       /* enum fsdp_outcome */
+	uint32_t not_finite;    /* units whose gradient was not finite, on any rank; 0 of a step that was applied */
+	double norm;            /* where norm_kind asked for it; not finite where the gradient was not */
 	double next_loss_scale; /* for the next step; 0 where this one had none */
-	uint32_t not_finite_units[FSDP_STEP_UNITS_MAX]; /* the first of them, by the order in which they were added here */
-	uint64_t reserved[2];                           /* 0 */
+	uint32_t not_finite_units
+		[FSDP_STEP_UNITS_MAX]; /* the first of them, by the order in which they were added here */
+	uint64_t reserved[2];          /* 0 */
 };
 
 /*

@@ -74,7 +74,7 @@ struct e2e_case {
 	void (*run)(struct e2e *e2e);
 };
 
-extern const struct e2e_case e2e_original[], e2e_order[], e2e_sizes[], e2e_steps[], e2e_numbers[], e2e_agreement[],
-	e2e_initial[], e2e_failures[];
+extern const struct e2e_case e2e_original[], e2e_order[], e2e_sizes[], e2e_steps[], e2e_rules[], e2e_numbers[],
+	e2e_agreement[], e2e_initial[], e2e_failures[];
 
 #endif

@@ -165,7 +165,7 @@ void e2e_meet(struct e2e *e2e, const char *name)
 	}
 }
 
-static const struct e2e_case *const groups[] = { e2e_original, e2e_order,     e2e_sizes,   e2e_steps,
+static const struct e2e_case *const groups[] = { e2e_original, e2e_order,     e2e_sizes,   e2e_steps,   e2e_rules,
 						 e2e_numbers,  e2e_agreement, e2e_initial, e2e_failures };
 
 static const struct e2e_case *find(const char *name)

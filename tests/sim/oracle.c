@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "tests/sim/memory.h"
+#include "tests/sim/oracle_rule.h"
 
 #define ORACLE_STEPS_MAX 64
 
@@ -17,7 +18,7 @@ struct oracle_unit {
 	float *versions[ORACLE_STEPS_MAX + 2]; /* [0] is none */
 	uint64_t version_at[ORACLE_STEPS_MAX + 1];
 	uint64_t version, updates;
-	float *first, *second; /* moments */
+	float *moments[ORACLE_MOMENTS_MAX];
 };
 
 /* What was handed over in one attempt: a bit a rank. */
@@ -51,8 +52,9 @@ struct oracle *oracle_new(const struct workload *workload, uint64_t life, uint32
 	for (uint32_t u = 0; u < workload->unit_count; u++) {
 		struct oracle_unit *unit = &oracle->units[u];
 		uint64_t total = workload->units[u].total;
-		unit->first = memory_zeroed(total * sizeof(float));
-		unit->second = memory_zeroed(total * sizeof(float));
+		for (unsigned k = 0; k < ORACLE_MOMENTS_MAX; k++) {
+			unit->moments[k] = memory_zeroed(total * sizeof(float));
+		}
 		unit->versions[1] = memory_zeroed(total * sizeof(float));
 		for (uint64_t i = 0; i < total; i++) {
 			unit->versions[1][i] = workload_initial(workload, life, u, i);
@@ -70,8 +72,9 @@ void oracle_free(struct oracle *oracle)
 	}
 	for (uint32_t u = 0; u < oracle->workload->unit_count; u++) {
 		struct oracle_unit *unit = &oracle->units[u];
-		free(unit->first);
-		free(unit->second);
+		for (unsigned k = 0; k < ORACLE_MOMENTS_MAX; k++) {
+			free(unit->moments[k]);
+		}
 		for (uint64_t v = 1; v <= unit->version; v++) {
 			free(unit->versions[v]);
 		}
@@ -239,42 +242,6 @@ bool oracle_mean(const struct oracle *oracle, uint32_t number, uint32_t unit, fl
 	return finite;
 }
 
-static void oracle_sgd(const struct optimizer_spec *spec, const struct optimizer_options *options,
-		       struct oracle_unit *unit, float *values, const float *gradient, uint64_t total)
-{
-	float decay = (float)options->weight_decay, momentum = (float)options->momentum;
-	float rest = (float)(1 - options->dampening), rate = (float)options->learning_rate;
-	for (uint64_t i = 0; i < total; i++) {
-		float d = gradient[i];
-		if (options->weight_decay != 0) {
-			d = d + decay * values[i];
-		}
-		if (spec->momentum) {
-			unit->first[i] = unit->updates == 1 ? d : momentum * unit->first[i] + rest * d;
-			d = spec->nesterov ? d + momentum * unit->first[i] : unit->first[i];
-		}
-		values[i] = values[i] - rate * d;
-	}
-}
-
-static void oracle_adamw(const struct optimizer_options *options, struct oracle_unit *unit, float *values,
-			 const float *gradient, uint64_t total)
-{
-	double t = (double)unit->updates;
-	float keep = (float)(1 - options->learning_rate * options->weight_decay);
-	float beta1 = (float)options->beta1, beta2 = (float)options->beta2;
-	float rest1 = (float)(1 - options->beta1), rest2 = (float)(1 - options->beta2);
-	float rate = (float)(options->learning_rate / (1 - pow(options->beta1, t)));
-	float root = (float)sqrt(1 - pow(options->beta2, t));
-	float epsilon = (float)options->epsilon;
-	for (uint64_t i = 0; i < total; i++) {
-		values[i] = values[i] * keep;
-		unit->first[i] = unit->first[i] * beta1 + rest1 * gradient[i];
-		unit->second[i] = unit->second[i] * beta2 + (rest2 * gradient[i]) * gradient[i];
-		values[i] = values[i] - (rate * unit->first[i]) / (sqrtf(unit->second[i]) / root + epsilon);
-	}
-}
-
 static float *oracle_next_version(struct oracle *oracle, uint32_t u)
 {
 	struct oracle_unit *unit = &oracle->units[u];
@@ -382,11 +349,7 @@ static void oracle_apply(struct oracle *oracle, uint32_t u, float *gradient, flo
 		gradient[i] = gradient[i] * clip;
 	}
 	unit->updates++;
-	if (workload->options.optimizer.kind == OPTIMIZER_ADAMW) {
-		oracle_adamw(&options, unit, values, gradient, total);
-	} else {
-		oracle_sgd(&workload->options.optimizer, &options, unit, values, gradient, total);
-	}
+	oracle_rule(&workload->options.optimizer, &options, unit->updates, values, gradient, unit->moments, total);
 }
 
 static void oracle_scale(struct oracle *oracle, const struct step_rules *rules, struct oracle_result *result)

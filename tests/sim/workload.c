@@ -31,9 +31,17 @@ static uint64_t workload_param_count(struct dice *dice, bool large)
 
 static struct optimizer_spec workload_spec(struct dice *dice)
 {
-	switch (dice_below(dice, 4)) {
+	switch (dice_below(dice, 8)) {
 	case 0:
 		return (struct optimizer_spec){ .kind = OPTIMIZER_ADAMW };
+	case 4:
+		return (struct optimizer_spec){ .kind = OPTIMIZER_ADAM };
+	case 5:
+		return (struct optimizer_spec){ .kind = OPTIMIZER_ADAGRAD };
+	case 6:
+		return (struct optimizer_spec){ .kind = OPTIMIZER_RMSPROP, .momentum = true, .centered = true };
+	case 7:
+		return (struct optimizer_spec){ .kind = OPTIMIZER_LION };
 	case 1:
 		return (struct optimizer_spec){ .kind = OPTIMIZER_SGD };
 	case 2:
@@ -156,10 +164,14 @@ struct optimizer_options workload_step_options(const struct workload *workload, 
 	if (dice_chance(&dice, 500)) {
 		options.weight_decay = 0.01 * (double)dice_between(&dice, 1, 10);
 	}
-	if (spec->kind == OPTIMIZER_ADAMW) {
+	options.epsilon = 1e-8;
+	if (spec->kind != OPTIMIZER_SGD) {
 		options.beta1 = 0.9;
 		options.beta2 = 0.999;
-		options.epsilon = 1e-8;
+		options.alpha = 0.99;
+		options.learning_rate_decay = 0.01 * (double)dice_below(&dice, 3);
+		options.initial_accumulator = 0.25 * (double)dice_below(&dice, 2);
+		options.momentum = spec->momentum ? 0.5 * (double)dice_below(&dice, 2) : 0;
 	} else if (spec->momentum) {
 		options.momentum = 0.9;
 		options.dampening = spec->nesterov ? 0 : 0.1 * (double)dice_below(&dice, 3);

@@ -83,7 +83,7 @@ Test(client_model, wrong_options_are_refused_before_the_daemon_hears_of_them)
 	struct fsdp_options wrong[] = { usual, usual, usual, usual, usual, usual };
 	wrong[0].size = 3;
 	wrong[1].reduce_op = 2;
-	wrong[2].optimizer = 3;
+	wrong[2].optimizer = 7;
 	wrong[3].flags = 1;
 	wrong[4].gather_dtype = 10;
 	wrong[5].scale = __builtin_nan("");

@@ -130,9 +130,10 @@ Test(client_values, numbers_of_a_step_that_cannot_be_are_named)
 {
 	struct trainer trainer = trainer_start();
 	struct fsdp_step step = FSDP_STEP_INIT;
-	step.beta1 = 1.0;
+	step.beta1 = 1.0; /* SGD does not look at it */
+	step.momentum = -1;
 	cr_assert_eq(fsdp_model_step(trainer.model, &step, NULL), FSDP_E_INVALID);
-	says("beta1 is 1");
+	says("momentum is -1");
 	step = (struct fsdp_step)FSDP_STEP_INIT;
 	step.learning_rate = -1;
 	cr_assert_eq(fsdp_model_step(trainer.model, &step, NULL), FSDP_E_INVALID);

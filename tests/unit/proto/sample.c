@@ -2,12 +2,14 @@
 #include "tests/unit/proto/sample.h"
 
 const enum peer_op sample_peer_ops[] = {
-	PEER_HELLO,    PEER_WELCOME,  PEER_REFUSE,     PEER_HEARTBEAT,   PEER_MANIFEST,     PEER_DETAIL_WANTED,
-	PEER_DETAIL,   PEER_SEALED,   PEER_UNSEALED,   PEER_LOADED,      PEER_VERIFIED,     PEER_VOTE,
-	PEER_DECISION, PEER_ABORT,    PEER_CLOSED,     PEER_DROP,        PEER_DROP_REFUSED, PEER_WAITING,
-	PEER_LOST,     PEER_WITHDRAW, PEER_READ,       PEER_CHUNK,       PEER_STALE,        PEER_PUSH,
-	PEER_CLOSE,    PEER_PROGRESS, PEER_ALL_REDUCE, PEER_ALL_REDUCED, PEER_OFFERED,      PEER_NORM,
-	PEER_NORMED,   0,
+	PEER_HELLO,        PEER_WELCOME,       PEER_REFUSE,     PEER_HEARTBEAT,
+	PEER_MANIFEST,     PEER_DETAIL_WANTED, PEER_DETAIL,     PEER_SEALED,
+	PEER_UNSEALED,     PEER_LOADED,        PEER_VERIFIED,   PEER_VOTE,
+	PEER_DECISION,     PEER_ABORT,         PEER_CLOSED,     PEER_DROP,
+	PEER_DROP_REFUSED, PEER_WAITING,       PEER_LOST,       PEER_WITHDRAW,
+	PEER_READ,         PEER_CHUNK,         PEER_STALE,      PEER_PUSH,
+	PEER_CLOSE,        PEER_PROGRESS,      PEER_ALL_REDUCE, PEER_ALL_REDUCED,
+	PEER_OFFERED,      PEER_NORM,          PEER_NORMED,     0,
 };
 
 static uint8_t bits[] = { 0x05, 0x00, 0x80 };
@@ -60,7 +62,7 @@ struct peer_message sample_peer(enum peer_op op)
 		.number = UINT64_MAX - 38,
 		.combine = 39,
 		.has_options = true,
-		.options = { 0.5, 0.25, 0.125, -0.75, 1.5, 2.5, 1e-300 },
+		.options = { 0.5, 0.25, 0.125, -0.75, 1.5, 2.5, 1e-300, 0.375, 1e300, 7 },
 		.has_rules = true,
 		.rules = { UINT64_MAX, 0.5, 1e300, 2, 0.25, UINT64_MAX - 1, 1e-300 },
 		.norm = 0.1,
@@ -149,6 +151,7 @@ struct worker_message sample_worker(enum worker_op op)
 		.optimizer = 29,
 		.momentum = true,
 		.nesterov = true,
+		.centered = true,
 		.local_worker = 30,
 		.local_workers = UINT32_MAX,
 		.init = 37,
@@ -165,7 +168,8 @@ struct worker_message sample_worker(enum worker_op op)
 		.bad = { 1, 0, UINT32_MAX },
 		.bad_named = 3,
 		.has_hyper = true,
-		.hyper = { 0.5, 0.25, 0.125, -0.75, 1.5, 2.5, 1e-300, 2, 0.75, 3e38, 2, 0.5, UINT64_MAX, 0.0625 },
+		.hyper = { 0.5, 0.25, 0.125, -0.75, 1.5, 2.5, 1e-300, 0.375, 1e300, 7, 2, 0.75, 3e38, 2, 0.5,
+			   UINT64_MAX, 0.0625 },
 		.combine = 34,
 		.blob_offset = UINT64_MAX - 35,
 		.blob_bytes = 36,

@@ -153,6 +153,9 @@ static void assert_same(const struct peer_message *got, const struct peer_messag
 	SAME(options.beta1);
 	SAME(options.beta2);
 	SAME(options.epsilon);
+	SAME(options.alpha);
+	SAME(options.learning_rate_decay);
+	SAME(options.initial_accumulator);
 	SAME(has_rules);
 	SAME(rules.norm_kind);
 	SAME(rules.max_norm);

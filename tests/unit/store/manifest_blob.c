@@ -8,14 +8,15 @@
 #include "fsdp/error.h"
 #include "tests/unit/store/manifest_text.h"
 
-static const struct manifest_options options = { .gather_dtype = FSDP_BF16,
-						 .reduce_dtype = FSDP_F32,
-						 .op = REDUCE_SUM,
-						 .scale = 0.25,
-						 .init = INIT_FROM_RANK,
-						 .init_rank = 70000,
-						 .optimizer = {
-							 .kind = OPTIMIZER_SGD, .momentum = true, .nesterov = true } };
+static const struct manifest_options options = {
+	.gather_dtype = FSDP_BF16,
+	.reduce_dtype = FSDP_F32,
+	.op = REDUCE_SUM,
+	.scale = 0.25,
+	.init = INIT_FROM_RANK,
+	.init_rank = 70000,
+	.optimizer = { .kind = OPTIMIZER_RMSPROP, .momentum = true, .centered = true }
+};
 
 static struct manifest *sample(void)
 {
@@ -55,7 +56,7 @@ Test(manifest_blob, gives_the_same_manifest_back)
 	cr_assert_eq(manifest_get_options(back)->scale, 0.25);
 	cr_assert_eq(manifest_get_options(back)->init, INIT_FROM_RANK);
 	cr_assert_eq(manifest_get_options(back)->init_rank, 70000);
-	cr_assert(manifest_get_options(back)->optimizer.nesterov);
+	cr_assert(manifest_get_options(back)->optimizer.centered && !manifest_get_options(back)->optimizer.nesterov);
 	cr_assert_eq(manifest_registered(back, 0), 0, "its order of registration is the canonical one");
 	manifest_unref(manifest);
 	manifest_unref(back);

@@ -83,6 +83,12 @@ Test(difference, names_the_option)
 		(struct manifest_options){ .optimizer = { .kind = OPTIMIZER_SGD, .momentum = true, .nesterov = true } },
 		(struct manifest_options){ .optimizer = { .kind = OPTIMIZER_SGD, .momentum = true } },
 		"option nesterov: rank 0 has on, rank 1 has off");
+	expect_options((struct manifest_options){ .optimizer = { .kind = OPTIMIZER_RMSPROP } },
+		       (struct manifest_options){ .optimizer = { .kind = OPTIMIZER_LION } },
+		       "option optimizer: rank 0 has rmsprop, rank 1 has lion");
+	expect_options((struct manifest_options){ .optimizer = { .kind = OPTIMIZER_RMSPROP, .centered = true } },
+		       (struct manifest_options){ .optimizer = { .kind = OPTIMIZER_RMSPROP } },
+		       "option centered: rank 0 has on, rank 1 has off");
 	expect_options(base, (struct manifest_options){ .init = INIT_ZEROS },
 		       "option init: rank 0 has verify, rank 1 has zeros");
 	expect_options((struct manifest_options){ .init = INIT_FROM_RANK },
