@@ -1,6 +1,6 @@
 /*
- * One message between fsdpctl and a daemon: a plain struct and the only code that packs and unpacks it (control.proto). A
- * request is answered by one or more messages, the last without `more`.
+ * One message between fsdpctl and a daemon: a plain struct and the only code that packs and unpacks it (control.proto).
+ * A request is answered by one or more messages, the last without `more`.
  */
 #ifndef FSDP_PROTO_CONTROL_MESSAGE_H
 #define FSDP_PROTO_CONTROL_MESSAGE_H
@@ -85,7 +85,8 @@ struct control_message {
 	char text[CONTROL_TEXT_MAX + 1];
 	bool has_status;
 	struct control_status status;
-	/* Lists: heap, owned by the message where control_message_read made it; borrowed where the sender fills them in. */
+	/* Lists: heap, owned by the message where control_message_read made it; borrowed where the sender fills them
+	 * in. */
 	struct control_peer *peers;
 	size_t peer_count;
 	struct control_model *models;

@@ -1,7 +1,7 @@
 /*
- * One message between a worker and its daemon: a plain struct and the only code that packs and unpacks it (worker.proto). Used by
- * the daemon and by libfsdp-client. A request carries a number of the worker's choice; its answer repeats it, so that several
- * threads may wait on one socket and answers may come in any order.
+ * One message between a worker and its daemon: a plain struct and the only code that packs and unpacks it
+ * (worker.proto). Used by the daemon and by libfsdp-client. A request carries a number of the worker's choice; its
+ * answer repeats it, so that several threads may wait on one socket and answers may come in any order.
  */
 #ifndef FSDP_PROTO_WORKER_MESSAGE_H
 #define FSDP_PROTO_WORKER_MESSAGE_H
@@ -21,9 +21,9 @@
 #define WORKER_UNITS_MAX 1024  /* unit places in one answer; more go in parts */
 
 /*
- * What each carries -> what its answer does. Every answer carries code and text besides. A unit is named by its place in the order
- * of registration. WORKER_UNITS is for tools and needs a sealed model; a unit of more than WORKER_PARAMS_MAX parameters takes
- * several, each with the number of the first parameter that is wanted in `slot`.
+ * What each carries -> what its answer does. Every answer carries code and text besides. A unit is named by its place
+ * in the order of registration. WORKER_UNITS is for tools and needs a sealed model; a unit of more than
+ * WORKER_PARAMS_MAX parameters takes several, each with the number of the first parameter that is wanted in `slot`.
  */
 enum worker_op {
 	WORKER_HELLO = 1, /* protocol -> rank, world_size, generation */
@@ -42,7 +42,8 @@ enum worker_op {
 	WORKER_NEXT_MICRO_BATCH = 12, /* handle -> */
 	WORKER_SYNC = 13,             /* handle -> */
 	WORKER_STEP =
-		14, /* handle, commit, hyper, blob (the last part) -> outcome, step, norm, next_scale, bad_count, bad[] */
+		/* handle, commit, hyper, blob (the last part) -> outcome, step, norm, next_scale, bad_count, bad[] */
+		14,
 	WORKER_NORM = 31,       /* handle, norm_kind -> norm, finite */
 	WORKER_ABORT = 15,      /* handle -> */
 	WORKER_CLOSE = 16,      /* handle, drop -> */
@@ -51,8 +52,8 @@ enum worker_op {
 	WORKER_UNITS = 19,      /* handle, unit, slot (the first parameter) -> name, params[], more */
 	WORKER_SHARD = 20,      /* handle, unit -> version: once this rank's shard has its present version */
 	WORKER_ALL_REDUCE = 40, /* handle, combine, values -> values */
-	/* A blob goes in parts, in order, each with its offset and the bytes of the whole: those but the last in WORKER_BLOB, the last in
-	 * WORKER_STEP. */
+	/* A blob goes in parts, in order, each with its offset and the bytes of the whole: those but the last in
+	 * WORKER_BLOB, the last in WORKER_STEP. */
 	WORKER_BLOB = 41, /* handle, blob, blob_offset, blob_bytes -> */
 	WORKER_STATE =
 		42 /* handle, blob_offset -> blob (a part), blob_bytes, step: the blob of the last committed step */
@@ -115,8 +116,8 @@ struct worker_message {
 	bool momentum, nesterov, centered;
 	uint32_t local_worker, local_workers;
 	uint32_t init, init_rank;
-	/* seal: bytes of the arenas whose descriptors come with the answer, in this order: masters, gradients, staging, gathers,
-	 * grads; an arena of 0 bytes has no descriptor */
+	/* seal: bytes of the arenas whose descriptors come with the answer, in this order: masters, gradients, staging,
+	 * gathers, grads; an arena of 0 bytes has no descriptor */
 	uint64_t shard_bytes, gather_bytes, grad_bytes;
 	bool has_hyper;
 	struct worker_hyper hyper;
@@ -124,7 +125,8 @@ struct worker_message {
 	uint64_t blob_offset, blob_bytes; /* where the part begins, and bytes of the whole */
 	char name[FSDP_NAME_MAX + 1];
 	char text[WORKER_TEXT_MAX + 1];
-	/* Lists: heap, owned by the message where worker_message_read made it; borrowed where the sender fills them in. */
+	/* Lists: heap, owned by the message where worker_message_read made it; borrowed where the sender fills them
+	 * in. */
 	struct worker_param *params;
 	size_t param_count;
 	struct worker_place *places;
@@ -135,8 +137,8 @@ struct worker_message {
 	size_t blob_size;
 };
 
-/* Into data, which has room for FRAME_BYTES_MAX (frame.h). Returns the size; FSDP_E_OVERFLOW, -ENOMEM, FSDP_E_INVALID (a
- * field that worker_message_read would refuse: a name that is no text, a positive code). */
+/* Into data, which has room for FRAME_BYTES_MAX (frame.h). Returns the size; FSDP_E_OVERFLOW, -ENOMEM, FSDP_E_INVALID
+ * (a field that worker_message_read would refuse: a name that is no text, a positive code). */
 long worker_message_write(const struct worker_message *message, void *data);
 /* FSDP_E_PROTOCOL, -ENOMEM. On success call worker_message_fini. */
 int worker_message_read(const void *data, size_t size, struct worker_message *ret_message);

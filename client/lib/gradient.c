@@ -1,7 +1,7 @@
 /*
- * Full gradients, and initial values, which travel the same way: a slot of the gradient pool is shown in the unit's window,
- * written, hidden, and handed over. A slot is ours from the daemon's answer until the unit is reduced, the micro-batch ends, or
- * the step does: an epoch that moved on took it back.
+ * Full gradients, and initial values, which travel the same way: a slot of the gradient pool is shown in the unit's
+ * window, written, hidden, and handed over. A slot is ours from the daemon's answer until the unit is reduced, the
+ * micro-batch ends, or the step does: an epoch that moved on took it back.
  *
  * A unit's lock guards its slot and is not held while an answer is awaited.
  */

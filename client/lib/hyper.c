@@ -1,6 +1,6 @@
 /*
- * Hyper-parameters: one table says the name of each, which optimizers use it, and its range, so that what the daemon would refuse is
- * said before anybody votes. Pure.
+ * Hyper-parameters: one table says the name of each, which optimizers use it, and its range, so that what the daemon
+ * would refuse is said before anybody votes. Pure.
  */
 #include "client/lib/hyper.h"
 

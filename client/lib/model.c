@@ -1,6 +1,6 @@
 /*
- * A model's handle: opening with options, closing, the checks and the questions that the other files share, and the order of
- * gathers. Owns units, mappings and the pools' descriptors. What happens at the seal is in seal.c.
+ * A model's handle: opening with options, closing, the checks and the questions that the other files share, and the
+ * order of gathers. Owns units, mappings and the pools' descriptors. What happens at the seal is in seal.c.
  */
 #include "client/lib/model.h"
 

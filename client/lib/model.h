@@ -1,6 +1,6 @@
 /*
- * The bodies of the handles, for the files of this folder. Who may touch what, when: a member is either constant after the
- * seal (or after open), or guarded by the lock that its comment names. A unit's lock is taken before its model's.
+ * The bodies of the handles, for the files of this folder. Who may touch what, when: a member is either constant after
+ * the seal (or after open), or guarded by the lock that its comment names. A unit's lock is taken before its model's.
  */
 #ifndef FSDP_CLIENT_MODEL_H
 #define FSDP_CLIENT_MODEL_H

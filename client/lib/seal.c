@@ -1,7 +1,7 @@
 /*
- * The seal: the collective call itself, then taking what its answer brings: the arenas' descriptors, where every shard lies, and
- * the address ranges of all units. Nothing of it is believed: sizes are compared with the memory that came, places with the sizes
- * and with what was registered here. What was taken is given back in model_unmap.
+ * The seal: the collective call itself, then taking what its answer brings: the arenas' descriptors, where every shard
+ * lies, and the address ranges of all units. Nothing of it is believed: sizes are compared with the memory that came,
+ * places with the sizes and with what was registered here. What was taken is given back in model_unmap.
  */
 #include <errno.h>
 #include <unistd.h>

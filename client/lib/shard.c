@@ -1,6 +1,6 @@
 /*
- * This rank's shards, for an optimizer outside: where they lie, and new values for all of them at once. The mappings belong to
- * the model; staging is the trainer's to write between steps.
+ * This rank's shards, for an optimizer outside: where they lie, and new values for all of them at once. The mappings
+ * belong to the model; staging is the trainer's to write between steps.
  */
 #include <string.h>
 
@@ -13,7 +13,8 @@ static void *shard_at(void *arena, const struct worker_place *place)
 	return place->shard_count > 0 ? (unsigned char *)arena + place->arena_offset : NULL;
 }
 
-/* A step returns before the engine has updated every shard: until then masters are old and staging is still being read. */
+/* A step returns before the engine has updated every shard: until then masters are old and staging is still being
+ * read. */
 static int shard_wait(struct fsdp_unit *unit, const char *what)
 {
 	WIRE_CALL_AUTO call = { 0 };

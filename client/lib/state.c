@@ -1,6 +1,6 @@
 /*
- * The trainer's state that commits with a step: to the daemon in parts, all but the last before the step's own request, and back in
- * parts of one committed step.
+ * The trainer's state that commits with a step: to the daemon in parts, all but the last before the step's own request,
+ * and back in parts of one committed step.
  */
 #include "client/lib/state.h"
 

@@ -1,6 +1,6 @@
 /*
- * What moves the model on: the weight and the end of a micro-batch, the sum, the step, the abort. Each is one question whose answer tells where
- * the model is then; gradient.c draws the consequences for buffers.
+ * What moves the model on: the weight and the end of a micro-batch, the sum, the step, the abort. Each is one question
+ * whose answer tells where the model is then; gradient.c draws the consequences for buffers.
  */
 #include <float.h>
 #include <math.h>

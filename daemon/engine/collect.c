@@ -1,7 +1,7 @@
 /*
- * Keeps what arrives from the sources of a reduction, in order. The engine's thread. It adds nothing (sum.c) and sends nothing
- * (progress.c). Everything that comes in here but our own contributions is a peer's: what no peer of ours would send is counted,
- * and its source gets no more credit.
+ * Keeps what arrives from the sources of a reduction, in order. The engine's thread. It adds nothing (sum.c) and sends
+ * nothing (progress.c). Everything that comes in here but our own contributions is a peer's: what no peer of ours would
+ * send is counted, and its source gets no more credit.
  */
 #include "daemon/engine/collect.h"
 
@@ -295,8 +295,8 @@ void collect_close_message(struct model *model, uint32_t rank, const struct peer
 		held_close(source, message);
 		return;
 	}
-	/* One that is ahead of its predecessors is repeated after them. One that is new is acknowledged with whatever is told next, or
-	 * with the tick: nobody waits for it. */
+	/* One that is ahead of its predecessors is repeated after them. One that is new is acknowledged with whatever
+	 * is told next, or with the tick: nobody waits for it. */
 	if (order < 0 || message->micro_batch > source->closed)
 		return;
 	if (message->micro_batch < source->closed)
@@ -403,8 +403,8 @@ void collect_inbound(struct model *model, uint32_t rank)
 	uint64_t window = model->engine->config.window_bytes;
 
 	held_forget_pushes(source);
-	/* What is here stays, and is known when it comes again, unless it takes so much of the window that the source could not
-	 * send what is awaited before it. */
+	/* What is here stays, and is known when it comes again, unless it takes so much of the window that the source
+	 * could not send what is awaited before it. */
 	for (uint32_t i = 0; i < model->unit_count && source->buffered > window / 2; i++)
 		collect_forget_waiting(source, &model->units[i]);
 	source->arrived = source->granted = 0;

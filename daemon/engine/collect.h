@@ -1,7 +1,7 @@
 /*
- * The owner's side of reductions: what arrived from whom. For every unit the contributions to this rank's shard in the one order
- * that counts, (micro_batch, rank), and for every source its CLOSEs, its credit, and what it sent of a step or attempt that this
- * rank has not reached. sum.c adds what is kept here.
+ * The owner's side of reductions: what arrived from whom. For every unit the contributions to this rank's shard in the
+ * one order that counts, (micro_batch, rank), and for every source its CLOSEs, its credit, and what it sent of a step
+ * or attempt that this rank has not reached. sum.c adds what is kept here.
  */
 #ifndef FSDPD_ENGINE_COLLECT_H
 #define FSDPD_ENGINE_COLLECT_H
@@ -89,7 +89,8 @@ uint64_t collect_skip(const struct unit *unit, uint64_t position);
 void collect_consume(struct source *source, struct contribution *contribution);
 void collect_forget_contribution(struct unit *unit, struct contribution *contribution);
 
-/* Its link was made anew: it sends again what is not acknowledged, so what is held, and what takes too much room, may go. */
+/* Its link was made anew: it sends again what is not acknowledged, so what is held, and what takes too much room, may
+ * go. */
 void collect_inbound(struct model *model, uint32_t rank);
 void collect_restart(struct model *model); /* everything of the present step and attempt is over */
 void collect_drop(struct model *model);

@@ -1,6 +1,7 @@
 /*
- * The engine's door: configuration, the commands of the loop, time, and the end. Everything happens in the one thread that owns
- * the engine. What commands do is in the files named after it: load, gather, push, collect, sum, apply, serve.
+ * The engine's door: configuration, the commands of the loop, time, and the end. Everything happens in the one thread
+ * that owns the engine. What commands do is in the files named after it: load, gather, push, collect, sum, apply,
+ * serve.
  */
 #include "daemon/engine/engine.h"
 

@@ -1,7 +1,7 @@
 /*
- * Loads initial values. The engine's thread; one task a unit at a time, in the order of the commands: the loop compares a load with
- * the one before it. Until a unit is published nobody reads its masters, so they need no
- * guard here; afterwards a load only compares.
+ * Loads initial values. The engine's thread; one task a unit at a time, in the order of the commands: the loop compares
+ * a load with the one before it. Until a unit is published nobody reads its masters, so they need no guard here;
+ * afterwards a load only compares.
  */
 #include "daemon/engine/load.h"
 

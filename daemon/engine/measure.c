@@ -1,6 +1,6 @@
 /*
- * Looks at the sums of a step once they are whole. The engine's thread; the arithmetic runs in tasks. While a task reads a unit's
- * sum, that counts as adding to it: whatever becomes of the step meanwhile, nobody writes there.
+ * Looks at the sums of a step once they are whole. The engine's thread; the arithmetic runs in tasks. While a task
+ * reads a unit's sum, that counts as adding to it: whatever becomes of the step meanwhile, nobody writes there.
  */
 #include "daemon/engine/measure.h"
 

@@ -1,6 +1,6 @@
 /*
- * How large the sum of a step is on this rank: the squares of its elements and the largest of them, for norms. One question at a
- * time, and of it one piece after the other: the order of the additions is part of the contract.
+ * How large the sum of a step is on this rank: the squares of its elements and the largest of them, for norms. One
+ * question at a time, and of it one piece after the other: the order of the additions is part of the contract.
  */
 #ifndef FSDPD_ENGINE_MEASURE_H
 #define FSDPD_ENGINE_MEASURE_H

@@ -1,6 +1,6 @@
 /*
- * Sends this node's gradients to their owners. The engine's thread. It adds nothing itself: our own range of a slot is given to
- * sum.c as a contribution like any other.
+ * Sends this node's gradients to their owners. The engine's thread. It adds nothing itself: our own range of a slot is
+ * given to sum.c as a contribution like any other.
  */
 #include "daemon/engine/push.h"
 
@@ -282,7 +282,8 @@ void push_close_command(struct model *model, const struct command *command)
 
 /* ---- What owners tell ---- */
 
-/* Takes one acknowledgement. Returns whether a contribution came to its end elsewhere: then the list may have changed. */
+/* Takes one acknowledgement. Returns whether a contribution came to its end elsewhere: then the list may have
+ * changed. */
 static bool push_take_entry(struct unit *unit, uint32_t rank, const struct peer_progress *entry)
 {
 	/* What of a unit is added up to an offset, all of it in earlier micro-batches is. */

@@ -1,6 +1,6 @@
 /*
- * The source's side of reductions: this node's contributions, sent to their owners as their credit allows, again after a break
- * from what they acknowledged on, and held until all of it was added everywhere. And this node's CLOSEs.
+ * The source's side of reductions: this node's contributions, sent to their owners as their credit allows, again after
+ * a break from what they acknowledged on, and held until all of it was added everywhere. And this node's CLOSEs.
  */
 #ifndef FSDPD_ENGINE_PUSH_H
 #define FSDPD_ENGINE_PUSH_H

@@ -184,7 +184,8 @@ static void gather_start_again(struct gather *gather)
 	gather_fill(unit->model);
 }
 
-/* A small copy ends inside of part_copy and leads here again: no deeper than the tasks that one part's waiting chunks need. */
+/* A small copy ends inside of part_copy and leads here again: no deeper than the tasks that one part's waiting chunks
+ * need. */
 void reader_copied(struct gather *gather, struct part *part)
 {
 	gather->copies--;

@@ -1,6 +1,6 @@
 /*
- * The reader's side of gathers: a full copy of a unit in a slot of the gather pool, our own range copied, the others' read from
- * their owners, all of one version.
+ * The reader's side of gathers: a full copy of a unit in a slot of the gather pool, our own range copied, the others'
+ * read from their owners, all of one version.
  */
 #ifndef FSDPD_ENGINE_READER_H
 #define FSDPD_ENGINE_READER_H

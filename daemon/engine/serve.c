@@ -1,5 +1,6 @@
 /*
- * Serves reads of this rank's shards. The engine's thread. It does not change a version; apply.c asks it before it writes.
+ * Serves reads of this rank's shards. The engine's thread. It does not change a version; apply.c asks it before it
+ * writes.
  */
 #include "daemon/engine/serve.h"
 
@@ -127,7 +128,8 @@ static struct serve *serve_find(struct unit *unit, uint32_t reader)
 	return NULL;
 }
 
-/* Bytes of the range that is read: our shard, or, where we offer initial values, the reader's. 0: there is nothing to read. */
+/* Bytes of the range that is read: our shard, or, where we offer initial values, the reader's. 0: there is nothing to
+ * read. */
 static uint64_t serve_length(const struct unit *unit, uint32_t reader, uint64_t version)
 {
 	const struct model *model = unit->model;

@@ -1,6 +1,6 @@
 /*
- * The owner's side of reads: what of our shards goes out to whom. One state a (reader, read number); its chunks are references to
- * the shard itself, so a state outlives its end for as long as the transport holds one.
+ * The owner's side of reads: what of our shards goes out to whom. One state a (reader, read number); its chunks are
+ * references to the shard itself, so a state outlives its end for as long as the transport holds one.
  */
 #ifndef FSDPD_ENGINE_SERVE_H
 #define FSDPD_ENGINE_SERVE_H

@@ -1,7 +1,8 @@
 /*
- * One model in the engine: its units, what is expected from every source, what is owed to every target, and where in the sequence
- * of steps and attempts it stands. `step` and `attempt` name what is collected now: they move when a decision arrives, and a unit
- * that the decision is still going to change (`changing`) takes part in the new step once it was stepped.
+ * One model in the engine: its units, what is expected from every source, what is owed to every target, and where in
+ * the sequence of steps and attempts it stands. `step` and `attempt` name what is collected now: they move when a
+ * decision arrives, and a unit that the decision is still going to change (`changing`) takes part in the new step once
+ * it was stepped.
  */
 #ifndef FSDPD_ENGINE_SHARDS_H
 #define FSDPD_ENGINE_SHARDS_H

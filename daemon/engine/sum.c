@@ -1,6 +1,7 @@
 /*
- * The order of a sum, and its division. The engine's thread; the arithmetic runs in tasks, at most one a unit, which hold what
- * they read whatever becomes of the step meanwhile. A unit that a decision is still going to change is not touched.
+ * The order of a sum, and its division. The engine's thread; the arithmetic runs in tasks, at most one a unit, which
+ * hold what they read whatever becomes of the step meanwhile. A unit that a decision is still going to change is not
+ * touched.
  */
 #include "daemon/engine/sum.h"
 
@@ -161,16 +162,16 @@ static bool sum_is_left_behind(const struct unit *unit, const struct contributio
 	return c->prev && c->prev->added < unit->bytes;
 }
 
-/* Our own contribution costs a pass over memory of its own unless it waits for the next one: it may, as nobody's credit is bound by
- * it, until it is all that its slot waits for. */
+/* Our own contribution costs a pass over memory of its own unless it waits for the next one: it may, as nobody's credit
+ * is bound by it, until it is all that its slot waits for. */
 static bool sum_may_wait(const struct unit *unit, struct contribution *c)
 {
 	return c->outgoing && !push_is_hurried(c->outgoing) && !sum_goes_with(unit, c) &&
 	       !sum_is_left_behind(unit, c) && c->following < unit->model->collect.end;
 }
 
-/* The last contribution of which something can be added: up to *ret_limit, where the one before it is. The last, because those that
- * are equally far are added in one pass, and so who is behind catches up first. */
+/* The last contribution of which something can be added: up to *ret_limit, where the one before it is. The last,
+ * because those that are equally far are added in one pass, and so who is behind catches up first. */
 static struct contribution *sum_choose(struct unit *unit, uint64_t *ret_limit)
 {
 	uint64_t position = unit->collect.cursor;

@@ -1,7 +1,8 @@
 /*
- * Small all-reduces, this rank's part: the worker's question goes to the coordinator, with every heartbeat until it is answered.
- * Questions are numbered within an attempt, and a worker that comes anew begins with 0 again: what its predecessor was told it is
- * told too. Owns struct all_reduce. The loop thread runs it. Who adds is in all_reduce_coordinator.c.
+ * Small all-reduces, this rank's part: the worker's question goes to the coordinator, with every heartbeat until it is
+ * answered. Questions are numbered within an attempt, and a worker that comes anew begins with 0 again: what its
+ * predecessor was told it is told too. Owns struct all_reduce. The loop thread runs it. Who adds is in
+ * all_reduce_coordinator.c.
  */
 #include "daemon/group/model.h"
 

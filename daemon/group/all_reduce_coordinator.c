@@ -1,7 +1,7 @@
 /*
- * Small all-reduces, the coordinator's part: when every rank has asked the same, adds in rank order and tells everybody, once. Answers
- * of the attempt are kept, for who asks again and for a worker that comes anew. Owns the questions and the answers. The loop thread
- * runs it.
+ * Small all-reduces, the coordinator's part: when every rank has asked the same, adds in rank order and tells
+ * everybody, once. Answers of the attempt are kept, for who asks again and for a worker that comes anew. Owns the
+ * questions and the answers. The loop thread runs it.
  */
 #include "daemon/group/model.h"
 
@@ -200,7 +200,8 @@ static void consider(struct model *model)
 
 /* ---- Hearing ---- */
 
-/* A question that was answered: the same answer again. A worker that came anew may ask for one that is not kept any more. */
+/* A question that was answered: the same answer again. A worker that came anew may ask for one that is not kept any
+ * more. */
 static void answer_again(struct model *model, uint32_t rank, const struct peer_message *message)
 {
 	const struct reduced *reduced = find_reduced(model, message->number);

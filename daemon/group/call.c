@@ -1,6 +1,6 @@
 /*
- * Calls: the list of those that wait, their deadlines and half-way notices, and the queue of answers that are given when the group is
- * at rest. Owns struct finished; a call itself belongs to its caller. The loop thread runs it.
+ * Calls: the list of those that wait, their deadlines and half-way notices, and the queue of answers that are given
+ * when the group is at rest. Owns struct finished; a call itself belongs to its caller. The loop thread runs it.
  */
 #include "daemon/group/state.h"
 
@@ -226,7 +226,8 @@ void calls_tick(struct group *group)
 	for (struct call *call = group->calls; call; call = call->next)
 		if (is_half_way(group, call))
 			warn(group, call);
-	/* An expiry may end other calls too: begin again until nothing is due. Each one ends its call or moves its end. */
+	/* An expiry may end other calls too: begin again until nothing is due. Each one ends its call or moves its
+	 * end. */
 	for (;;) {
 		struct call *due = group->calls;
 		while (due && due->ends_ms > group->now_ms)

@@ -1,6 +1,6 @@
 /*
- * Gathered copies: which slots of the gather pool hold which version of which unit, who holds them, which go when room is wanted, and
- * the unshards that wait. Owns struct gather. The loop thread runs it; the engine fills the slots.
+ * Gathered copies: which slots of the gather pool hold which version of which unit, who holds them, which go when room
+ * is wanted, and the unshards that wait. Owns struct gather. The loop thread runs it; the engine fills the slots.
  */
 #include "daemon/group/model.h"
 
@@ -33,7 +33,8 @@ static void gather_end(struct model *model, struct unit *unit, struct gather *ga
 	free(gather);
 }
 
-/* What goes first: a whole copy that nobody holds, superseded ones before all, then the one that was used longest ago. */
+/* What goes first: a whole copy that nobody holds, superseded ones before all, then the one that was used longest
+ * ago. */
 static bool give_back_one(struct model *model)
 {
 	struct unit *victim_unit = NULL;

@@ -1,6 +1,6 @@
 /*
- * Gradient slots: which are the worker's, which were handed to a load or a reduction and come back with a report, and the calls that
- * wait for room. Owns struct grad. The loop thread runs it; it never touches what lies in them.
+ * Gradient slots: which are the worker's, which were handed to a load or a reduction and come back with a report, and
+ * the calls that wait for room. Owns struct grad. The loop thread runs it; it never touches what lies in them.
  */
 #include "daemon/group/model.h"
 

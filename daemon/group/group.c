@@ -1,7 +1,7 @@
 /*
- * The group as its owner sees it: making one, what goes to peers and what comes from them, heartbeats and the repetition of
- * questions. Owns the links of the control plane and everything that hangs on struct group. The loop thread runs it. What a message
- * means is the business of the other files.
+ * The group as its owner sees it: making one, what goes to peers and what comes from them, heartbeats and the
+ * repetition of questions. Owns the links of the control plane and everything that hangs on struct group. The loop
+ * thread runs it. What a message means is the business of the other files.
  */
 #include "daemon/group/state.h"
 

@@ -1,10 +1,11 @@
 /*
  * The group: the control plane's state machine of one node. Membership (hello, generation, heartbeats, suspicion), the
- * agreement on manifests, initial values, steps, aborts and drops, and the calls of this node's workers with their deadlines.
- * No I/O, no clock, no thread: the transport and the engine are given to it, ticks tell the time. One thread (the loop) owns it.
+ * agreement on manifests, initial values, steps, aborts and drops, and the calls of this node's workers with their
+ * deadlines. No I/O, no clock, no thread: the transport and the engine are given to it, ticks tell the time. One thread
+ * (the loop) owns it.
  *
- * What the control plane says is idempotent and repeated with every heartbeat until the answer is there, so a lost message does
- * no harm. The coordinator is rank 0.
+ * What the control plane says is idempotent and repeated with every heartbeat until the answer is there, so a lost
+ * message does no harm. The coordinator is rank 0.
  */
 #ifndef FSDPD_GROUP_GROUP_H
 #define FSDPD_GROUP_GROUP_H
@@ -44,7 +45,8 @@ struct answer {
 	double norm;               /* step, where one was asked for; norm */
 	double next_scale;         /* step with a loss scale: the next one's */
 	bool finite;               /* norm */
-	uint32_t bad_count;        /* step: units whose gradient was not finite, and the first of them in registration order */
+	/* step: units whose gradient was not finite, and the first of them in registration order */
+	uint32_t bad_count;
 	uint32_t bad[ANSWER_UNITS_MAX];
 	uint64_t step;             /* every call of a worker: steps committed so far */
 	uint32_t attempt;          /* every call of a worker: as it stands after the call */
@@ -55,8 +57,8 @@ struct answer {
 	uint32_t value_count;
 };
 
-/* A call that may wait. Embedded in the caller's struct; done is called exactly once, maybe before the function that took it
- * returns. deadline_ms 0: the group's operation deadline. */
+/* A call that may wait. Embedded in the caller's struct; done is called exactly once, maybe before the function that
+ * took it returns. deadline_ms 0: the group's operation deadline. */
 struct call {
 	uint64_t deadline_ms;
 	void (*done)(struct call *call, const struct answer *answer);
@@ -131,14 +133,15 @@ uint64_t group_generation(const struct group *group); /* 0 while not all ranks h
 struct plan *group_find_plan(struct group *group, const char *name);
 
 /*
- * Attaches a worker that registered manifest (sealed; a reference is taken) and, where the model is not sealed here yet, agrees on
- * it with all ranks (collective). plan: made and allocated by the caller, with pools of the sizes of its arenas; a reference is
- * taken; NULL where group_find_plan gave one (then the model's own plan is used). code != 0: this rank cannot seal (no memory, say);
- * text tells why, every rank is refused, and plan may be NULL or unallocated. A sealed manifest of that name that differs is
- * FSDP_E_MISMATCH with the first difference; a second worker is FSDP_E_BUSY; a lost model is FSDP_E_LOST; one that is being dropped is
- * waited for. A worker that attaches while its predecessor's part of the current attempt is pending aborts the step, and is answered
- * when that is decided (or, where this rank had voted, when the vote is). ret_worker is valid at once and must be ended with
- * worker_detach or worker_close whatever the answer was; detaching from a seal that waits withdraws it.
+ * Attaches a worker that registered manifest (sealed; a reference is taken) and, where the model is not sealed here
+ * yet, agrees on it with all ranks (collective). plan: made and allocated by the caller, with pools of the sizes of its
+ * arenas; a reference is taken; NULL where group_find_plan gave one (then the model's own plan is used). code != 0:
+ * this rank cannot seal (no memory, say); text tells why, every rank is refused, and plan may be NULL or unallocated. A
+ * sealed manifest of that name that differs is FSDP_E_MISMATCH with the first difference; a second worker is
+ * FSDP_E_BUSY; a lost model is FSDP_E_LOST; one that is being dropped is waited for. A worker that attaches while its
+ * predecessor's part of the current attempt is pending aborts the step, and is answered when that is decided (or, where
+ * this rank had voted, when the vote is). ret_worker is valid at once and must be ended with worker_detach or
+ * worker_close whatever the answer was; detaching from a seal that waits withdraws it.
  */
 int group_attach(struct group *group, struct manifest *manifest, struct plan *plan, int code, const char *text,
 		 struct call *call, struct worker **ret_worker);
@@ -146,17 +149,19 @@ int group_attach(struct group *group, struct manifest *manifest, struct plan *pl
 /* The plan of the model that the worker is attached to, after the answer. Borrowed. */
 struct plan *worker_plan(const struct worker *worker);
 
-/* The process is gone, or closed and kept the model: its calls are dropped without an answer, its unshards end, slots that it
- * had not handed over are free; what it handed over counts. */
+/* The process is gone, or closed and kept the model: its calls are dropped without an answer, its unshards end, slots
+ * that it had not handed over are free; what it handed over counts. */
 void worker_detach(struct worker *worker);
-/* Closed, and is done with the model: dropped once every rank's worker has closed it so. Detaches at once; call ends when the wish
- * is noted (not when the model is gone). */
+/* Closed, and is done with the model: dropped once every rank's worker has closed it so. Detaches at once; call ends
+ * when the wish is noted (not when the model is gone). */
 void worker_close(struct worker *worker, struct call *call);
 
-/* ---- A worker's calls. Each ends in call->done; errors of state come at once. unit: this worker's registration order ---- */
+/* ---- A worker's calls. Each ends in call->done; errors of state come at once. unit: this worker's registration order
+ * ---- */
 
 void worker_load(struct worker *worker, uint32_t unit, uint64_t slot, struct call *call);
-/* The slot was taken with worker_grad. Waits for this node alone. A second load before the ranks agreed is compared with the first. */
+/* The slot was taken with worker_grad. Waits for this node alone. A second load before the ranks agreed is compared
+ * with the first. */
 void worker_unshard(struct worker *worker, uint32_t unit, struct call *call);
 int worker_unshard_start(struct worker *worker, uint32_t unit); /* begins, holds nothing */
 int worker_reshard(struct worker *worker, uint32_t unit);
@@ -169,24 +174,25 @@ void worker_reduce(struct worker *worker, uint32_t unit, struct call *call);
 void worker_weight(struct worker *worker, double weight, struct call *call);
 void worker_next_micro_batch(struct worker *worker, struct call *call);
 void worker_sync(struct worker *worker, struct call *call);
-/* state: what this rank keeps with the step when it commits, applied or skipped, in place of what the step before left; NULL: nothing. A
- * reference is taken. Where this rank has voted already it is ignored. */
-/* rules: NULL is all zeros. Where the gradient is not finite at the least loss scale it fails with FSDP_E_STATE, and the step is
- * committed, skipped. */
+/* state: what this rank keeps with the step when it commits, applied or skipped, in place of what the step before left;
+ * NULL: nothing. A reference is taken. Where this rank has voted already it is ignored. */
+/* rules: NULL is all zeros. Where the gradient is not finite at the least loss scale it fails with FSDP_E_STATE, and
+ * the step is committed, skipped. */
 void worker_step(struct worker *worker, enum step_commit commit, const struct optimizer_options *options,
 		 const struct step_rules *rules, struct buffer *state, struct call *call);
 /* Collective, after a sync: of the whole gradient. */
 void worker_norm(struct worker *worker, enum norm_kind kind, struct call *call);
 void worker_abort(struct worker *worker, struct call *call);
-/* The state that the last committed step left here: a borrowed buffer, or NULL where it had none, and how many steps are committed.
- * Fails as any call of this worker does, with its text (CALL_TEXT_MAX). */
+/* The state that the last committed step left here: a borrowed buffer, or NULL where it had none, and how many steps
+ * are committed. Fails as any call of this worker does, with its text (CALL_TEXT_MAX). */
 int worker_state(const struct worker *worker, struct buffer **ret_state, uint64_t *ret_step, char *text);
 
 enum all_reduce_op { ALL_REDUCE_SUM = 1, ALL_REDUCE_MAX = 2, ALL_REDUCE_MIN = 3 };
 
-/* Collective: the values (at most ALL_REDUCE_VALUES_MAX; copied) of all ranks' workers, combined in rank order, the same bits for
- * everybody. Numbered within the attempt: the first one that a worker asks for there is 0, also where the worker came anew, and an
- * answered number gets its old answer again. A deadline aborts the step, and an abort ends it, as with a sync. */
+/* Collective: the values (at most ALL_REDUCE_VALUES_MAX; copied) of all ranks' workers, combined in rank order, the
+ * same bits for everybody. Numbered within the attempt: the first one that a worker asks for there is 0, also where the
+ * worker came anew, and an answered number gets its old answer again. A deadline aborts the step, and an abort ends it,
+ * as with a sync. */
 void worker_all_reduce(struct worker *worker, enum all_reduce_op op, const double *values, uint32_t count,
 		       struct call *call);
 

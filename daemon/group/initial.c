@@ -1,7 +1,8 @@
 /*
- * Initial values: every rank loads its own copy, and version 1 is published when all have the same checksums; or one rank loads, the
- * others' engines read their ranges from it, and version 1 is published when all have theirs; or they are zeros, from the seal on. This
- * rank's part; the comparison is in initial_coordinator.c. Owns the units' sums and troubles. The loop thread runs it.
+ * Initial values: every rank loads its own copy, and version 1 is published when all have the same checksums; or one
+ * rank loads, the others' engines read their ranges from it, and version 1 is published when all have theirs; or they
+ * are zeros, from the seal on. This rank's part; the comparison is in initial_coordinator.c. Owns the units' sums and
+ * troubles. The loop thread runs it.
  */
 #include "daemon/group/model.h"
 

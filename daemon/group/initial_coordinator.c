@@ -1,6 +1,6 @@
 /*
- * Initial values, the coordinator's part: collects what every rank has loaded, compares it where ranks load the same, and says whether a
- * unit may be published. Owns the offers. The loop thread runs it.
+ * Initial values, the coordinator's part: collects what every rank has loaded, compares it where ranks load the same,
+ * and says whether a unit may be published. Owns the offers. The loop thread runs it.
  */
 #include "daemon/group/model.h"
 

@@ -1,6 +1,6 @@
 /*
- * A model's life on this rank: made when a worker wants to seal it, sealed, lost, dropped. Owns struct model and everything in it.
- * The loop thread runs it. What its units, gradients and steps do is in the files of those names.
+ * A model's life on this rank: made when a worker wants to seal it, sealed, lost, dropped. Owns struct model and
+ * everything in it. The loop thread runs it. What its units, gradients and steps do is in the files of those names.
  */
 #include "daemon/group/model.h"
 
@@ -93,7 +93,9 @@ static int model_allocate(struct model *model, struct manifest *manifest, struct
 	model->norm_parts = calloc(world_size, sizeof(*model->norm_parts));
 	model->seal_numbers = calloc(world_size, sizeof(*model->seal_numbers));
 	model->closed_by = calloc(world_size, sizeof(*model->closed_by));
-	return model->ballots && model->questions && model->norm_parts && model->seal_numbers && model->closed_by ? 0 : -ENOMEM;
+	return model->ballots && model->questions && model->norm_parts && model->seal_numbers && model->closed_by
+		       ? 0
+		       : -ENOMEM;
 }
 
 int model_new(struct group *group, struct manifest *manifest, struct plan *plan, struct model **ret_model)

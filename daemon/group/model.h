@@ -1,6 +1,6 @@
 /*
- * One model as this rank's loop knows it, its units, its worker, and what the files about a model offer to each other. Private to
- * daemon/group.
+ * One model as this rank's loop knows it, its units, its worker, and what the files about a model offer to each other.
+ * Private to daemon/group.
  */
 #ifndef FSDPD_GROUP_MODEL_H
 #define FSDPD_GROUP_MODEL_H
@@ -333,8 +333,8 @@ static inline bool bits_get(const uint8_t *bits, uint32_t index)
 int rules_check(const struct step_rules *rules, char *text); /* FSDP_E_INVALID; text has CALL_TEXT_MAX */
 struct peer_rules rules_write(const struct step_rules *rules);
 struct step_rules rules_read(const struct peer_rules *rules);
-/* Coordinator: norm, clip, next_scale, good_steps and, at the least scale, code and text, from the ballots and the rest of the
- * decision. */
+/* Coordinator: norm, clip, next_scale, good_steps and, at the least scale, code and text, from the ballots and the rest
+ * of the decision. */
 void rules_decide(const struct model *model, struct decision *decision);
 /* The names of the units whose bits are set, for people. */
 void rules_name_units(const struct model *model, const uint8_t *bits, char *text, size_t size);
@@ -357,7 +357,8 @@ void step_ask_abort(struct model *model);
 struct peer_options step_options_write(const struct optimizer_options *options);
 struct optimizer_options step_options_read(const struct peer_options *options);
 
-/* False: the call was answered, since the worker is to hear of an abort, or the attempt was given up, or nothing can be taken. */
+/* False: the call was answered, since the worker is to hear of an abort, or the attempt was given up, or nothing can be
+ * taken. */
 bool step_admits(struct worker *worker, struct call *call);
 bool step_has_contributions(const struct model *model);
 void step_reduced(struct model *model, const struct report *report);

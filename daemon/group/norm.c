@@ -1,7 +1,7 @@
 /*
- * The norm of an attempt's gradient, for who looks at gradients himself: each rank has its engine measure its sums and tells the
- * coordinator, which puts the parts together in the order of ranks and tells everybody. Once an attempt: whoever asks again gets the
- * same answer. Owns struct norm and the coordinator's parts. The loop thread runs it.
+ * The norm of an attempt's gradient, for who looks at gradients himself: each rank has its engine measure its sums and
+ * tells the coordinator, which puts the parts together in the order of ranks and tells everybody. Once an attempt:
+ * whoever asks again gets the same answer. Owns struct norm and the coordinator's parts. The loop thread runs it.
  */
 #include "daemon/group/model.h"
 

@@ -1,8 +1,9 @@
 /*
  * What the files of this folder share: the group itself, its peers, and the calls that wait. Private to daemon/group.
  *
- * Every public function, and every callback of the links, stands between group_enter and group_leave. The answers to calls are
- * queued and given at the outermost group_leave: no state machine is ever in the middle of something when a caller hears of it.
+ * Every public function, and every callback of the links, stands between group_enter and group_leave. The answers to
+ * calls are queued and given at the outermost group_leave: no state machine is ever in the middle of something when a
+ * caller hears of it.
  */
 #ifndef FSDPD_GROUP_STATE_H
 #define FSDPD_GROUP_STATE_H
@@ -152,7 +153,9 @@ enum call_kind {
 #define CALL_BIT(kind) (1u << (kind))
 #define CALL_ALL ((1u << CALL_KINDS) - 1)
 /* Those that can wait. */
-#define CALL_OF_STEP (CALL_BIT(CALL_GRAD) | CALL_BIT(CALL_SYNC) | CALL_BIT(CALL_NORM) | CALL_BIT(CALL_STEP) | CALL_BIT(CALL_ALL_REDUCE))
+#define CALL_OF_STEP                                                                                           \
+	(CALL_BIT(CALL_GRAD) | CALL_BIT(CALL_SYNC) | CALL_BIT(CALL_NORM) | CALL_BIT(CALL_STEP) |               \
+	 CALL_BIT(CALL_ALL_REDUCE))
 
 void call_init(struct call *call, enum call_kind kind, struct worker *worker, uint32_t unit);
 void call_wait(struct group *group, struct call *call); /* into the list; its time begins */

@@ -1,6 +1,7 @@
 /*
- * Steps, this rank's part: the worker's calls of a step, its micro-batches and the vote. Owns the step's fields of struct model. The
- * loop thread runs it. Who decides is in step_coordinator.c, what follows from it in step_decision.c, giving up in step_abort.c.
+ * Steps, this rank's part: the worker's calls of a step, its micro-batches and the vote. Owns the step's fields of
+ * struct model. The loop thread runs it. Who decides is in step_coordinator.c, what follows from it in step_decision.c,
+ * giving up in step_abort.c.
  */
 #include "daemon/group/model.h"
 
@@ -165,7 +166,8 @@ static int check_loaded(const struct model *model, char *text)
 	return 0;
 }
 
-/* The call waits for all ranks. Where one is gone it fails as if it had waited before: the attempt ends with it, on every rank. */
+/* The call waits for all ranks. Where one is gone it fails as if it had waited before: the attempt ends with it, on
+ * every rank. */
 static void wait_for_all(struct model *model, struct call *call)
 {
 	int64_t gone = membership_gone(model->group);
@@ -364,7 +366,8 @@ static void say_vote(struct model *model)
 	group_send(model->group, GROUP_COORDINATOR, &message);
 }
 
-/* Whether the engine has to look at the sums again before a vote: for the norm, or because a scale below 1 makes them larger. */
+/* Whether the engine has to look at the sums again before a vote: for the norm, or because a scale below 1 makes them
+ * larger. */
 static bool must_measure(const struct model *model)
 {
 	const struct step_rules *rules = &model->rules;

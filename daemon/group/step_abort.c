@@ -1,6 +1,6 @@
 /*
- * Steps that do not go on: deadlines, lost peers, and aborts that a worker or an operator asks for. Asks the coordinator, and gives
- * up alone where it does not answer. The loop thread runs it.
+ * Steps that do not go on: deadlines, lost peers, and aborts that a worker or an operator asks for. Asks the
+ * coordinator, and gives up alone where it does not answer. The loop thread runs it.
  */
 #include "daemon/group/model.h"
 

@@ -1,6 +1,6 @@
 /*
- * Steps, the coordinator's part: counts the votes and decides, once. Also, on every rank, telling a decision again to whoever is
- * behind. Owns the ballots. The loop thread runs it.
+ * Steps, the coordinator's part: counts the votes and decides, once. Also, on every rank, telling a decision again to
+ * whoever is behind. Owns the ballots. The loop thread runs it.
  */
 #include "daemon/group/model.h"
 

@@ -1,6 +1,6 @@
 /*
- * Steps: a decision, and what follows from it on this rank: versions, answers, slots, the next attempt. Every rank keeps the last
- * commit and the last abort, to tell them again. The loop thread runs it.
+ * Steps: a decision, and what follows from it on this rank: versions, answers, slots, the next attempt. Every rank
+ * keeps the last commit and the last abort, to tell them again. The loop thread runs it.
  */
 #include "daemon/group/model.h"
 

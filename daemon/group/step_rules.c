@@ -1,6 +1,7 @@
 /*
- * What happens to a gradient before the optimizer, as far as the group decides it: whether the rules of a step make sense, the norm
- * and the clip factor of all ranks together, and the next loss scale. Owns nothing. The loop thread runs it.
+ * What happens to a gradient before the optimizer, as far as the group decides it: whether the rules of a step make
+ * sense, the norm and the clip factor of all ranks together, and the next loss scale. Owns nothing. The loop thread
+ * runs it.
  */
 #include "daemon/group/model.h"
 

@@ -1,5 +1,6 @@
 /*
- * What a call waits for, for people: the operation, the unit, the ranks. Owns nothing, changes nothing. The loop thread runs it.
+ * What a call waits for, for people: the operation, the unit, the ranks. Owns nothing, changes nothing. The loop thread
+ * runs it.
  */
 #include "daemon/group/state.h"
 
@@ -136,7 +137,8 @@ void story_of(struct group *group, const struct call *call, struct story *ret_st
 {
 	static void (*const tellers[CALL_KINDS])(struct group *, const struct call *, struct story *) = {
 		[CALL_ATTACH] = of_attach, [CALL_UNSHARD] = of_unit, [CALL_GRAD] = of_step,
-		[CALL_SYNC] = of_step,     [CALL_STEP] = of_step, [CALL_NORM] = of_norm,    [CALL_ALL_REDUCE] = of_all_reduce,
+		[CALL_SYNC] = of_step,     [CALL_STEP] = of_step,    [CALL_NORM] = of_norm,
+		[CALL_ALL_REDUCE] = of_all_reduce,
 	};
 	memset(ret_story, 0, sizeof(*ret_story));
 	(tellers[call->kind] ? tellers[call->kind] : of_other)(group, call, ret_story);

@@ -1,6 +1,6 @@
 /*
- * Workers: attaching to a model (which may mean sealing it, or waiting for what was before), detaching, closing, and whether a
- * worker's call can be taken at all. Owns struct worker. The loop thread runs it.
+ * Workers: attaching to a model (which may mean sealing it, or waiting for what was before), detaching, closing, and
+ * whether a worker's call can be taken at all. Owns struct worker. The loop thread runs it.
  */
 #include "daemon/group/model.h"
 

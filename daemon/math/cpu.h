@@ -35,8 +35,8 @@ bool cpu_force(enum cpu_level level);
 #define CPU_TARGET_AVX512
 #endif
 
-/* Before a loop whose turns do not depend on one another, which the compiler cannot see. Clang's word for it is an order
- * to vectorise, and a warning where the sanitizers forbid that. */
+/* Before a loop whose turns do not depend on one another, which the compiler cannot see. Clang's word for it is an
+ * order to vectorise, and a warning where the sanitizers forbid that. */
 #if defined(__clang__)
 #define CPU_INDEPENDENT
 #else

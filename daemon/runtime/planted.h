@@ -1,6 +1,7 @@
 /*
- * Bugs planted on purpose, for one test: the simulated cluster must find each of them. They exist only where the core is
- * compiled with FSDP_PLANTED, which tests/sim does for a copy of its own; everywhere else PLANTED() is the constant 0.
+ * Bugs planted on purpose, for one test: the simulated cluster must find each of them. They exist only where the core
+ * is compiled with FSDP_PLANTED, which tests/sim does for a copy of its own; everywhere else PLANTED() is the constant
+ * 0.
  */
 #ifndef FSDPD_RUNTIME_PLANTED_H
 #define FSDPD_RUNTIME_PLANTED_H

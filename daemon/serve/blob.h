@@ -1,6 +1,7 @@
 /*
- * The state of a trainer on its way: a blob that comes from the worker part by part before the step that it belongs to, and goes back
- * part by part. What it means is the trainer's business. Owns the parts that came. One thread (the loop) runs it.
+ * The state of a trainer on its way: a blob that comes from the worker part by part before the step that it belongs to,
+ * and goes back part by part. What it means is the trainer's business. Owns the parts that came. One thread (the loop)
+ * runs it.
  */
 #ifndef FSDPD_SERVE_BLOB_H
 #define FSDPD_SERVE_BLOB_H
@@ -13,11 +14,11 @@ struct blob {
 	size_t received;
 };
 
-/* The next part; that at offset 0 begins anew. 0, -ENOMEM, FSDP_E_OVERFLOW (the whole is too large), FSDP_E_STATE (it does not follow). On
- * failure nothing is kept. */
+/* The next part; that at offset 0 begins anew. 0, -ENOMEM, FSDP_E_OVERFLOW (the whole is too large), FSDP_E_STATE (it
+ * does not follow). On failure nothing is kept. */
 int blob_take(struct blob *blob, const struct worker_message *part);
-/* With the last part in a step; where the step has none, ret_state is NULL and what came is dropped. Gives the reference. As blob_take;
- * FSDP_E_STATE where parts are missing. */
+/* With the last part in a step; where the step has none, ret_state is NULL and what came is dropped. Gives the
+ * reference. As blob_take; FSDP_E_STATE where parts are missing. */
 int blob_finish(struct blob *blob, const struct worker_message *step, struct buffer **ret_state);
 void blob_drop(struct blob *blob);
 

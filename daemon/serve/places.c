@@ -1,6 +1,6 @@
 /*
- * What is there: for the library where each unit's shard lies, for tools what its parameters are. Reads the model's manifest and plan, which
- * are sealed.
+ * What is there: for the library where each unit's shard lies, for tools what its parameters are. Reads the model's
+ * manifest and plan, which are sealed.
  */
 #include "daemon/serve/places.h"
 

@@ -13,22 +13,25 @@
 #include "daemon/runtime/mailbox.h"
 #include "daemon/store/plan.h"
 
-/* Of one rank in one step: bytes of the bits, one a unit, that tell of its micro-batches which units they lack. The loop lets a
- * worker have no more micro-batches than that; a peer that sends more is in violation. */
+/* Of one rank in one step: bytes of the bits, one a unit, that tell of its micro-batches which units they lack. The
+ * loop lets a worker have no more micro-batches than that; a peer that sends more is in violation. */
 #define STEP_CLOSE_BYTES_MAX (64u << 20)
 
 enum command_kind {
 	COMMAND_PEERS, /* the group as it stands: generation, incarnations[world_size] (0 where unknown) */
 	COMMAND_ADD,   /* a model is sealed: model, plan (a reference), step 0, attempt 0 */
 	COMMAND_DROP,  /* forget model; REPORT_DROPPED follows when nothing of it is referenced any more */
-	COMMAND_LOAD, /* copy this rank's range of unit from the slot (not if `compare`), hash each: REPORT_LOADED. Where it is
-			 * an `offer`, the others read theirs from the slot, which comes back after PUBLISH: REPORT_RETURNED */
+	/* copy this rank's range of unit from the slot (not if `compare`), hash each: REPORT_LOADED. Where it is an
+	 * `offer`, the others read theirs from the slot, which comes back after PUBLISH: REPORT_RETURNED */
+	COMMAND_LOAD,
 	COMMAND_FETCH,   /* read this rank's range of unit from the rank that offers initial values: REPORT_FETCHED */
 	COMMAND_PUBLISH, /* initial values agree everywhere: unit goes from version 0 to 1 */
 	COMMAND_GATHER,  /* fill the gather slot with unit at `version` or later: REPORT_GATHERED */
-	COMMAND_REDUCE, /* this node's contribution: the gradient slot of unit in (step, attempt, micro_batch), times weight; of
-			   weight 0 the slot is given back */
-	COMMAND_MEASURE, /* the sum of (step, attempt) is whole: how large it is, divided by loss_scale: REPORT_MEASURED */
+	/* this node's contribution: the gradient slot of unit in (step, attempt, micro_batch), times weight; of weight 0
+	 * the slot is given back */
+	COMMAND_REDUCE,
+	/* the sum of (step, attempt) is whole: how large it is, divided by loss_scale: REPORT_MEASURED */
+	COMMAND_MEASURE,
 	COMMAND_CLOSE,  /* this node's micro_batch has ended: absent[unit] marks what it lacks; last, weight */
 	COMMAND_APPLY,  /* the decision: commit step. outcome, commit, options, loss_scale, clip, present[unit] */
 	COMMAND_ABORT,  /* the decision: step is tried again under `attempt`; everything of lower attempts is dropped */
@@ -71,8 +74,10 @@ enum report_kind {
 	REPORT_LOADED,   /* unit, slot, sums[param_count]: the slot is read and may be reused */
 	REPORT_FETCHED,  /* unit: this rank's range is here */
 	REPORT_GATHERED, /* unit, slot, version: the slot holds unit at version, whole */
-	REPORT_RETURNED, /* slot: every owner has added it (or its step is over, or what it offered was published): it may be reused */
-	REPORT_REDUCED,  /* step, attempt: this rank's shard has every contribution and was divided; finite, or else bits */
+	/* slot: every owner has added it (or its step is over, or what it offered was published): it may be reused */
+	REPORT_RETURNED,
+	/* step, attempt: this rank's shard has every contribution and was divided; finite, or else bits */
+	REPORT_REDUCED,
 	REPORT_MEASURED, /* step, attempt, token: squares, largest; finite, or else bits */
 	REPORT_APPLIED,  /* step: every unit has been stepped (unit and version for the last) */
 	REPORT_PROGRESS, /* unit, version: one unit has its new version */
@@ -102,7 +107,8 @@ struct report {
 	uint64_t slot;
 	bool finite;
 	bool offered;   /* REPORT_LOADED: the slot is offered to the others, and comes back later */
-	uint8_t *bits;   /* one byte a unit, canonical order, heap: whether its sum here is not finite; NULL where finite */
+	/* one byte a unit, canonical order, heap: whether its sum here is not finite; NULL where finite */
+	uint8_t *bits;
 	double squares;  /* of every element of every sum, added in f64 in canonical and then in their order */
 	double largest;  /* of their absolute values */
 	uint64_t *sums; /* heap; XXH3 of every parameter's full bytes, in order */

@@ -56,8 +56,8 @@ struct manifest_unit {
 struct manifest;
 
 /* options are copied; a scale of 0 means 1, and a mean has no scale (it is set to 1). FSDP_E_INVALID: a bad name, a
- * dtype that is no floating one, an unknown op or init, a rank that init does not use, a scale that is not finite, an optimizer that optimizer_check_spec
- * refuses. -ENOMEM. */
+ * dtype that is no floating one, an unknown op or init, a rank that init does not use, a scale that is not finite, an
+ * optimizer that optimizer_check_spec refuses. -ENOMEM. */
 int manifest_new(const char *name, const struct manifest_options *options, struct manifest **ret_manifest);
 struct manifest *manifest_ref(struct manifest *manifest);
 void manifest_unref(struct manifest *manifest); /* takes NULL */

@@ -364,26 +364,26 @@ enum fsdp_norm {
 
 /*
  * The norm of the whole gradient after fsdp_model_sync_gradients, every element of every rank counted once: for an
- * optimizer outside, which clips for itself. kind: FSDP_NORM_2 or FSDP_NORM_INF. Summed in f64, in the order of units by
- * name, of elements, and of ranks. *ret_finite is 0 where an element is not finite (the norm is not, then), else 1;
- * either may be NULL. COLLECTIVE. Again within a step, of either kind, it gives the same answer at once.
- * FSDP_E_STATE: gradients are not synchronised. FSDP_E_TIMEOUT: names who is missing. FSDP_E_ABORTED,
- * FSDP_E_PEER_LOST, FSDP_E_LOST.
+ * optimizer outside, which clips for itself. kind: FSDP_NORM_2 or FSDP_NORM_INF. Summed in f64, in the order of units
+ * by name, of elements, and of ranks. *ret_finite is 0 where an element is not finite (the norm is not, then), else 1;
+ * either may be NULL. COLLECTIVE. Again within a step, of either kind, it gives the same answer at once. FSDP_E_STATE:
+ * gradients are not synchronised. FSDP_E_TIMEOUT: names who is missing. FSDP_E_ABORTED, FSDP_E_PEER_LOST, FSDP_E_LOST.
  */
 FSDP_API int fsdp_model_norm(struct fsdp_model *model, uint32_t kind, double *ret_norm, int *ret_finite);
 
 /*
  * What a step uses; the same on every rank, but for the state. Begin with `struct fsdp_step step = FSDP_STEP_INIT;`
- * (learning rate 0.001, betas 0.9 and 0.999, epsilon 1e-8, alpha 0.99, growth factor 2 every 2000 steps, back-off factor 0.5, least
- * scale 1, all others 0) and change what differs. What the optimizer does not use is ignored, but must be the same.
+ * (learning rate 0.001, betas 0.9 and 0.999, epsilon 1e-8, alpha 0.99, growth factor 2 every 2000 steps, back-off
+ * factor 0.5, least scale 1, all others 0) and change what differs. What the optimizer does not use is ignored, but
+ * must be the same.
  *
- * The rules are PyTorch's (Lion's its paper's). These defaults are those of Adam; where PyTorch begins an optimizer with
- * others: SGD learning_rate (none), AdamW weight_decay 0.01, Adagrad learning_rate 0.01 and epsilon 1e-10, RMSprop
+ * The rules are PyTorch's (Lion's its paper's). These defaults are those of Adam; where PyTorch begins an optimizer
+ * with others: SGD learning_rate (none), AdamW weight_decay 0.01, Adagrad learning_rate 0.01 and epsilon 1e-10, RMSprop
  * learning_rate 0.01; Lion's paper learning_rate 0.0001 and beta2 0.99.
  *
- * In this order, each in f32: the sum of gradients is divided by the sum of the weights (or multiplied by scale), then by
- * loss_scale; of that the norm is taken, in f64; then it is multiplied by min(1, max_norm / norm), which is 1 at norm 0,
- * and given to the optimizer. A unit that nobody reduced has no part in it, and every element counts once.
+ * In this order, each in f32: the sum of gradients is divided by the sum of the weights (or multiplied by scale), then
+ * by loss_scale; of that the norm is taken, in f64; then it is multiplied by min(1, max_norm / norm), which is 1 at
+ * norm 0, and given to the optimizer. A unit that nobody reduced has no part in it, and every element counts once.
  *
  * With a loss_scale result.next_loss_scale is the one to give to the next step: the same; times backoff_factor after a
  * gradient that was not finite, but not below min_scale; times growth_factor after growth_interval steps that were
@@ -413,7 +413,8 @@ struct fsdp_step {
 	/* of some optimizers */
 	double alpha;               /* RMSprop: how much of the mean of squares stays, in [0, 1] */
 	double learning_rate_decay; /* Adagrad: >= 0 (PyTorch's lr_decay) */
-	double initial_accumulator; /* Adagrad: >= 0; looked at in a parameter's first update (initial_accumulator_value) */
+	/* Adagrad: >= 0; looked at in a parameter's first update (initial_accumulator_value) */
+	double initial_accumulator;
 };
 
 #define FSDP_STEP_INIT                                                                                               \
@@ -448,7 +449,8 @@ struct fsdp_step_result {
  * FSDP_STEP_INIT; ret_result may be NULL. Gradients that were not reduced are dropped. FSDP_E_MISMATCH: ranks gave
  * different numbers (both ranks and the first difference; the step is aborted), or initial values differ. FSDP_E_STATE:
  * a unit was not loaded, or a gradient is not finite at the least loss scale and the step was skipped. FSDP_E_IN_DOUBT:
- * this rank voted and cannot learn the decision yet; call again to be told. FSDP_E_ABORTED, FSDP_E_TIMEOUT, FSDP_E_PEER_LOST, FSDP_E_LOST.
+ * this rank voted and cannot learn the decision yet; call again to be told. FSDP_E_ABORTED, FSDP_E_TIMEOUT,
+ * FSDP_E_PEER_LOST, FSDP_E_LOST.
  */
 FSDP_API int fsdp_model_step(struct fsdp_model *model, const struct fsdp_step *step,
 			     struct fsdp_step_result *ret_result);

@@ -80,7 +80,8 @@ static void all_reduce_names_who_is_missing(struct e2e *e2e)
 	all_reduce_is(e2e, 2, FSDP_SUM, 4);
 }
 
-/* A trainer that dies between two all-reduces; its successor makes both and gets the answer that was given to the first. */
+/* A trainer that dies between two all-reduces; its successor makes both and gets the answer that was given to the
+ * first. */
 static void a_successor_gets_the_old_answers(struct e2e *e2e)
 {
 	if (e2e->rank == 0) {

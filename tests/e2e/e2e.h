@@ -1,7 +1,7 @@
 /*
- * End to end: each case is one function that runs in the trainer of every rank of a real cluster (started by fsdp-run) and
- * checks what it gets through the library. A failed check prints where and what, and ends the process with 1, which ends the
- * cluster.
+ * End to end: each case is one function that runs in the trainer of every rank of a real cluster (started by fsdp-run)
+ * and checks what it gets through the library. A failed check prints where and what, and ends the process with 1, which
+ * ends the cluster.
  */
 #ifndef FSDP_E2E_H
 #define FSDP_E2E_H

@@ -69,8 +69,8 @@ static void lion(struct element *e, float gradient, double step)
 	e->moments[0] = e->moments[0] * 0.999f + (float)(1 - 0.999) * gradient;
 }
 
-/* Two parameters in a unit, cut anywhere. Every rank gives the same gradient, of which the mean is exact, so that every world has
- * the same bits. */
+/* Two parameters in a unit, cut anywhere. Every rank gives the same gradient, of which the mean is exact, so that every
+ * world has the same bits. */
 static void compare(struct e2e *e2e, const struct fsdp_options *options, const struct fsdp_step *step, rule *reference)
 {
 	const struct fsdp_param params[] = {

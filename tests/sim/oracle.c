@@ -1,6 +1,6 @@
 /*
- * The serial oracle. Owns every full vector of every version, the moments, and the list of what was handed over. It neither sees
- * shards nor messages. Compiled without contraction, as the daemon is.
+ * The serial oracle. Owns every full vector of every version, the moments, and the list of what was handed over. It
+ * neither sees shards nor messages. Compiled without contraction, as the daemon is.
  */
 #include "tests/sim/oracle.h"
 

@@ -1,6 +1,7 @@
 /*
- * The serial oracle of one life of one model: the whole training in plain loops over full vectors, with its own sums and its own
- * update rules, and no code of the daemon's. Trainers tell it what they handed over; it knows what must come out, bit for bit.
+ * The serial oracle of one life of one model: the whole training in plain loops over full vectors, with its own sums
+ * and its own update rules, and no code of the daemon's. Trainers tell it what they handed over; it knows what must
+ * come out, bit for bit.
  */
 #ifndef TESTS_SIM_ORACLE_H
 #define TESTS_SIM_ORACLE_H
@@ -49,7 +50,8 @@ const struct oracle_result *oracle_result(const struct oracle *oracle, uint64_t 
 enum step_outcome oracle_commit(struct oracle *oracle, uint32_t attempt);
 enum step_outcome oracle_outcome(const struct oracle *oracle, uint64_t step); /* of a committed step */
 
-/* The version of a unit when `step` steps were committed (from 1: everything was loaded), and the full vector of a version. */
+/* The version of a unit when `step` steps were committed (from 1: everything was loaded), and the full vector of a
+ * version. */
 uint64_t oracle_version(const struct oracle *oracle, uint32_t unit, uint64_t step);
 const float *oracle_full(const struct oracle *oracle, uint32_t unit, uint64_t version); /* NULL: no such version */
 

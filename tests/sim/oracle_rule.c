@@ -1,5 +1,5 @@
-/* The update rules, element by element, as PyTorch's documentation (Lion: its paper) writes them. Compiled without contraction, as
- * the daemon is. */
+/* The update rules, element by element, as PyTorch's documentation (Lion: its paper) writes them. Compiled without
+ * contraction, as the daemon is. */
 #include "tests/sim/oracle_rule.h"
 
 #include <assert.h>

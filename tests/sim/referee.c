@@ -1,7 +1,8 @@
 /*
- * The referee: looks at every message on the wire, every command and every report, and ends the run when a rule is broken that no
- * trainer could see: credits, decisions before the votes, messages of another generation that are heard, memory that changes under
- * a buffer, a shard that is not the oracle's. Owns the flows (what a source may push on a link). It changes nothing. One thread.
+ * The referee: looks at every message on the wire, every command and every report, and ends the run when a rule is
+ * broken that no trainer could see: credits, decisions before the votes, messages of another generation that are heard,
+ * memory that changes under a buffer, a shard that is not the oracle's. Owns the flows (what a source may push on a
+ * link). It changes nothing. One thread.
  */
 #include "tests/sim/sim.h"
 
@@ -144,7 +145,8 @@ static bool referee_is_known(const struct life *life, const struct peer_message 
 	       oracle_has(life->oracle, message->step, message->attempt, micro_batch, rank, unit);
 }
 
-/* What is acknowledged is added, and it can only be added when everything before it in the order was handed over or is absent. */
+/* What is acknowledged is added, and it can only be added when everything before it in the order was handed over or is
+ * absent. */
 static void referee_acknowledged(struct referee *referee, uint32_t owner, uint32_t source,
 				 const struct peer_message *message)
 {

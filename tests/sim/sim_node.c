@@ -1,6 +1,7 @@
 /*
- * A node: one group and one engine, glued by two queues (commands and reports, in order, each a little late), a tick, a wake and
- * an executor. Owns the two state machines and the list of the models' plans and slots that it looks at from outside. One thread.
+ * A node: one group and one engine, glued by two queues (commands and reports, in order, each a little late), a tick, a
+ * wake and an executor. Owns the two state machines and the list of the models' plans and slots that it looks at from
+ * outside. One thread.
  */
 #include "tests/sim/sim.h"
 

@@ -1,6 +1,6 @@
 /*
- * One trainer's life: attach, load, step after step, a last look, close. All calls are made in turns of its own, some time after the
- * answer before. Owns its process (the worker), its references and its scratch. One thread.
+ * One trainer's life: attach, load, step after step, a last look, close. All calls are made in turns of its own, some
+ * time after the answer before. Owns its process (the worker), its references and its scratch. One thread.
  */
 #include "tests/sim/sim_trainer.h"
 

@@ -1,7 +1,7 @@
 /*
- * A simulated trainer: one worker of one model on one node, a state machine that drives group.h as a training process would: it
- * attaches, loads, runs a script of calls for every attempt of every step, looks at everything that it is given, and begins again
- * when it is told so.
+ * A simulated trainer: one worker of one model on one node, a state machine that drives group.h as a training process
+ * would: it attaches, loads, runs a script of calls for every attempt of every step, looks at everything that it is
+ * given, and begins again when it is told so.
  */
 #ifndef TESTS_SIM_SIM_TRAINER_H
 #define TESTS_SIM_SIM_TRAINER_H

@@ -1,6 +1,6 @@
 /*
- * How often each kind of fault, message, state and transition occurred over all runs of the program. What is listed as required
- * and never occurred is a failure of the test itself: the simulation would not have tested it. One thread.
+ * How often each kind of fault, message, state and transition occurred over all runs of the program. What is listed as
+ * required and never occurred is a failure of the test itself: the simulation would not have tested it. One thread.
  */
 #ifndef TESTS_SIM_TALLY_H
 #define TESTS_SIM_TALLY_H

@@ -1,6 +1,6 @@
 /*
- * What a trainer makes of an answer: it looks at what it was given, takes note of where it stands, and of what is to be done before
- * its script goes on. Nothing here calls the group: it is in the middle of telling. Owns nothing.
+ * What a trainer makes of an answer: it looks at what it was given, takes note of where it stands, and of what is to be
+ * done before its script goes on. Nothing here calls the group: it is in the middle of telling. Owns nothing.
  */
 #include "tests/sim/sim_trainer.h"
 

@@ -1,6 +1,6 @@
 /*
- * What a trainer looks at, and what it writes. Every comparison is with the oracle, bit for bit, and ends the run where it fails.
- * Owns nothing.
+ * What a trainer looks at, and what it writes. Every comparison is with the oracle, bit for bit, and ends the run where
+ * it fails. Owns nothing.
  */
 #include "tests/sim/sim_trainer.h"
 

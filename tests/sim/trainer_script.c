@@ -1,6 +1,6 @@
 /*
- * What a trainer is going to do: the list of calls for one attempt of one step, drawn anew for every attempt, in another order on
- * every rank. Owns nothing. Pure but for the trainer's own dice.
+ * What a trainer is going to do: the list of calls for one attempt of one step, drawn anew for every attempt, in
+ * another order on every rank. Owns nothing. Pure but for the trainer's own dice.
  */
 #include "tests/sim/sim_trainer.h"
 
@@ -139,7 +139,8 @@ void script_step(struct trainer *trainer)
 		script_shuffle(trainer, units);
 		script_backward(trainer, units);
 	}
-	/* A rank that waits in an all-reduce before it has ended its micro-batches would hold back the others' gradients. */
+	/* A rank that waits in an all-reduce before it has ended its micro-batches would hold back the others'
+	 * gradients. */
 	if (asks_norm || all_reduces > 0 || dice_chance(&trainer->dice, 500)) {
 		script_add(trainer, ACT_SYNC, 0);
 	}

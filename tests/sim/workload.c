@@ -1,5 +1,5 @@
-/* What a run trains. Pure functions of the seed; owns nothing. Values have exponents far apart, so that every order of addition but
- * the right one gives other bits. */
+/* What a run trains. Pure functions of the seed; owns nothing. Values have exponents far apart, so that every order of
+ * addition but the right one gives other bits. */
 #include "tests/sim/workload.h"
 
 #include <assert.h>

@@ -1,6 +1,6 @@
 /*
- * What a run trains: the models of a seed, their units and parameters, and every number that a trainer writes, as pure functions
- * of the seed. Immutable after workload_init.
+ * What a run trains: the models of a seed, their units and parameters, and every number that a trainer writes, as pure
+ * functions of the seed. Immutable after workload_init.
  */
 #ifndef TESTS_SIM_WORKLOAD_H
 #define TESTS_SIM_WORKLOAD_H
@@ -30,8 +30,8 @@ struct workload {
 
 void workload_init(struct workload *workload, uint32_t index, uint64_t seed, uint32_t world_size);
 
-/* The sealed manifest of a trainer that registers units in `order` (canonical indices). odd: as a trainer registers it that has
- * another opinion of the model, by so many elements; else 0. */
+/* The sealed manifest of a trainer that registers units in `order` (canonical indices). odd: as a trainer registers it
+ * that has another opinion of the model, by so many elements; else 0. */
 struct manifest *workload_manifest(const struct workload *workload, const uint32_t *order, uint64_t odd);
 
 /* life: which try of the whole training; a model that was dropped begins another. */
@@ -53,7 +53,8 @@ struct step_rules workload_step_rules(const struct workload *workload, uint64_t 
 bool workload_asks_norm(const struct workload *workload, uint64_t life, uint64_t step);
 float workload_staging(const struct workload *workload, uint64_t life, uint64_t step, uint32_t unit, uint64_t element);
 
-/* The small all-reduces of a step: how many before its first gradient and how many after the sync, and what a rank gives. */
+/* The small all-reduces of a step: how many before its first gradient and how many after the sync, and what a rank
+ * gives. */
 uint32_t workload_all_reduces(const struct workload *workload, uint64_t life, uint64_t step, bool synced);
 struct workload_all_reduce {
 	uint32_t op; /* enum all_reduce_op */

@@ -1,6 +1,6 @@
 /*
- * The fake daemon: see the header. It believes the library nothing that would hide a fault of it: what does not fit the protocol
- * aborts the test.
+ * The fake daemon: see the header. It believes the library nothing that would hide a fault of it: what does not fit the
+ * protocol aborts the test.
  */
 #include "tests/unit/client/fake_daemon.h"
 

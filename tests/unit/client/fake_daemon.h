@@ -1,6 +1,7 @@
 /*
- * A daemon of world size 1 for the tests of the library: one thread, one connection at a time, the worker's protocol over a real
- * socket, real memory files, and arithmetic of the simplest kind. A hook may change any answer, hold it back, or add lies to it.
+ * A daemon of world size 1 for the tests of the library: one thread, one connection at a time, the worker's protocol
+ * over a real socket, real memory files, and arithmetic of the simplest kind. A hook may change any answer, hold it
+ * back, or add lies to it.
  */
 #ifndef FSDP_TESTS_FAKE_DAEMON_H
 #define FSDP_TESTS_FAKE_DAEMON_H

@@ -1,6 +1,6 @@
 /*
- * A few engines in one thread, over a transport of lists: nothing moves but when a test says so. Messages arrive in order, whole,
- * until a link is broken; what was on it is lost then. Larger jobs wait in a list, too.
+ * A few engines in one thread, over a transport of lists: nothing moves but when a test says so. Messages arrive in
+ * order, whole, until a link is broken; what was on it is lost then. Larger jobs wait in a list, too.
  */
 #ifndef TESTS_UNIT_ENGINE_CLUSTER_H
 #define TESTS_UNIT_ENGINE_CLUSTER_H

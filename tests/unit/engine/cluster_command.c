@@ -1,6 +1,6 @@
 /*
- * What a test has the engines of the cluster do: loads, contributions, ends of micro-batches, gathers, decisions; and what it looks at
- * afterwards. Owns nothing. One thread.
+ * What a test has the engines of the cluster do: loads, contributions, ends of micro-batches, gathers, decisions; and
+ * what it looks at afterwards. Owns nothing. One thread.
  */
 #include "tests/unit/engine/cluster.h"
 

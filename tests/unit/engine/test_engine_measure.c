@@ -1,4 +1,5 @@
-/* How large sums are: squares and the largest element in the order of the contract, what is not finite, and what decisions make of it. */
+/* How large sums are: squares and the largest element in the order of the contract, what is not finite, and what
+ * decisions make of it. */
 #include "tests/unit/engine/cluster.h"
 
 #include <criterion/criterion.h>

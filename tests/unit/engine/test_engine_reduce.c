@@ -227,7 +227,8 @@ Test(reduce, is_divided_once_though_the_last_close_comes_late)
 
 Test(reduce, a_slot_returns_before_the_others_contribute)
 {
-	/* Rank 0 comes first in the order: its contribution can be added everywhere, so its slot may not wait for rank 1. */
+	/* Rank 0 comes first in the order: its contribution can be added everywhere, so its slot may not wait for rank
+	 * 1. */
 	struct cluster *cluster = cluster_of(2, REDUCE_MEAN, 1, (uint64_t[]){ 1000, CLUSTER_UNITS_END });
 
 	cluster_reduce(cluster, 0, 0, 0, 0, 2, 0);

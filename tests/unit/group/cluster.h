@@ -1,6 +1,6 @@
 /*
- * One to three groups in one thread under a virtual clock: messages and reports travel in a queue, links can be cut and made anew,
- * and a fake engine answers commands at once, or when the test says so. One model, "m", of up to four units.
+ * One to three groups in one thread under a virtual clock: messages and reports travel in a queue, links can be cut and
+ * made anew, and a fake engine answers commands at once, or when the test says so. One model, "m", of up to four units.
  */
 #ifndef FSDPD_TESTS_GROUP_CLUSTER_H
 #define FSDPD_TESTS_GROUP_CLUSTER_H
@@ -78,8 +78,8 @@ struct cluster {
 	uint64_t gather_bytes, grad_bytes;
 };
 
-/* Heartbeat 500 ms, suspicion 1500, grace 3000, operation 10000. Units u0 u1 ... of one parameter "w" of 4 elements; pools of
- * 4 pages. The ranks are not started. */
+/* Heartbeat 500 ms, suspicion 1500, grace 3000, operation 10000. Units u0 u1 ... of one parameter "w" of 4 elements;
+ * pools of 4 pages. The ranks are not started. */
 struct cluster *cluster_new(uint32_t world_size);
 void cluster_free(struct cluster *cluster);
 void cluster_start(struct cluster *cluster, uint32_t rank); /* with a new incarnation, and connects it */

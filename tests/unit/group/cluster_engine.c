@@ -1,4 +1,5 @@
-/* The fake engines of the group's tests. A rank's reduction is whole when every rank has closed the same step and attempt. */
+/* The fake engines of the group's tests. A rank's reduction is whole when every rank has closed the same step and
+ * attempt. */
 #include "tests/unit/group/cluster.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* What happens to a gradient before the optimizer: norms, clipping, loss scales, and the names of what is not finite. */
+/* What happens to a gradient before the optimizer: norms, clipping, loss scales, and the names of what is not
+ * finite. */
 #include "tests/unit/group/cluster.h"
 
 #include <math.h>

@@ -379,7 +379,8 @@ Test(peer_message, prefixes_and_flipped_bits_are_taken_or_refused)
 	void *data;
 	size_t size;
 	cr_assert_eq(peer_message_write(&message, &data, &size), 0);
-	/* A cut between two fields leaves a message; every other cut must be seen. 40 fields and 5 rows follow the op. */
+	/* A cut between two fields leaves a message; every other cut must be seen. 40 fields and 5 rows follow the
+	 * op. */
 	size_t taken = hostile_prefixes(data, size, read_and_drop);
 	cr_assert_leq(taken, 50);
 	cr_assert_geq(taken, 30);
