@@ -102,6 +102,28 @@ static const struct wire_table model_table = {
 	.field_count = WIRE_COUNT(model_fields),
 };
 
+#define FIELD(name) WIRE_FIELD(struct peer_group, Fsdp__Peer__Group, name)
+static const struct wire_field group_fields[] = {
+	FIELD(group),
+	FIELD(learning_rate),
+	FIELD(momentum),
+	FIELD(dampening),
+	FIELD(weight_decay),
+	FIELD(beta1),
+	FIELD(beta2),
+	FIELD(epsilon),
+	FIELD(alpha),
+	FIELD(learning_rate_decay),
+	FIELD(initial_accumulator),
+};
+#undef FIELD
+static const struct wire_table group_table = {
+	.descriptor = &fsdp__peer__group__descriptor,
+	.plain_size = sizeof(struct peer_group),
+	.fields = group_fields,
+	.field_count = WIRE_COUNT(group_fields),
+};
+
 #define FIELD(name) WIRE_FIELD(struct peer_message, Fsdp__Peer__Message, name)
 #define FIELD_TO(name, max) WIRE_FIELD_TO(struct peer_message, Fsdp__Peer__Message, name, max)
 static const struct wire_field message_fields[] = {
@@ -150,6 +172,7 @@ static const struct wire_field message_fields[] = {
 #undef FIELD_TO
 static const struct wire_list message_lists[] = {
 	WIRE_LIST(struct peer_message, Fsdp__Peer__Message, progress, progress, &progress_table, PEER_PROGRESS_MAX),
+	WIRE_LIST(struct peer_message, Fsdp__Peer__Message, groups, group, &group_table, PEER_GROUPS_MAX),
 	WIRE_LIST(struct peer_message, Fsdp__Peer__Message, models, model, &model_table, PEER_MODELS_MAX),
 };
 static const struct wire_table message_table = {

@@ -20,6 +20,7 @@
 #define PEER_SUMS_MAX 16384      /* checksums in one message; more go in parts (offset, length) */
 #define PEER_PROGRESS_MAX 2048
 #define PEER_MODELS_MAX 256
+#define PEER_GROUPS_MAX 64
 #define PEER_VALUES_MAX 1024
 
 /* What a message says, and the fields that it uses besides those of every message (protocol to world_size). */
@@ -42,18 +43,18 @@ enum peer_op {
 	PEER_LOADED = 16,        /* model, unit, attempt (round), sums (offset, length in parameters) */
 	/* model, unit, attempt (round), sum (XXH3 of the sums), code, text: agree (0), or how they differ */
 	PEER_VERIFIED = 17,
-	/* model, step, attempt, commit, options, rules, finite, bad, weight (the sum of this rank's), norm (this rank's
-	 * part), bits (present units): to the coordinator */
+	/* model, step, attempt, commit, options, groups[], rules, finite, bad, weight (the sum of this rank's), norm
+	 * (this rank's part), bits (present units): to the coordinator */
 	PEER_VOTE = 18,
-	/* model, step, attempt (the next one for an abort), outcome, commit, options, rules, finite, bad, norm, clip,
-	 * next_scale, good_steps, bits, code, text */
+	/* model, step, attempt (the next one for an abort), outcome, commit, options, groups[], rules, finite, bad,
+	 * norm, clip, next_scale, good_steps, bits, code, text */
 	PEER_DECISION = 19,
 	PEER_ABORT = 20,        /* model, step, attempt, code, text: please decide "abort": to the coordinator */
 	PEER_CLOSED = 21,       /* model: this rank's workers closed it to be dropped: to the coordinator */
 	PEER_DROP = 22,         /* model, name, text: everybody forgets it; from others: a request */
 	PEER_DROP_REFUSED = 23, /* model, name, code, text: to the rank that asked */
-	/* name, model, step, attempt, awaited (the op that lacks), sums: the coordinator's answer to a repeated question
-	 * that cannot be decided yet: the ranks that it lacks, lowest first */
+	/* name, model, step, attempt, awaited (the op that lacks), sums: the coordinator's answer to a repeated
+	 * question that cannot be decided yet: the ranks that it lacks, lowest first */
 	PEER_WAITING = 24,
 	PEER_LOST = 25, /* model, name, text: this rank holds a model of which another lost its shards */
 	/* name, version (this rank's number), code and text (where its deadline passed): it gave up sealing */
@@ -69,12 +70,13 @@ enum peer_op {
 
 	/* ---- Bulk ---- */
 
-	/* model, unit, version, read, offset (from), limit (up to), length (the whole range): bytes of the owner's shard */
+	/* model, unit, version, read, offset (from), limit (up to), length (the whole range): bytes of the owner's
+	 * shard */
 	PEER_READ = 40,
 	PEER_CHUNK = 41, /* model, unit, version, read, offset, length; payload */
 	PEER_STALE = 42, /* model, unit, version (the owner's), read */
-	/* model, unit, step, attempt, micro_batch, offset, length, weight (0: 1, which is not sent); payload: bytes of the
-	 * receiver's shard */
+	/* model, unit, step, attempt, micro_batch, offset, length, weight (0: 1, which is not sent); payload: bytes of
+	 * the receiver's shard */
 	PEER_PUSH = 43,
 	PEER_CLOSE = 44, /* model, step, attempt, micro_batch, bits (absent units), last, weight */
 	/* model, step, attempt, credit, credit_link, closed, progress[], reply: acknowledgements and credit */
@@ -89,6 +91,13 @@ struct peer_rules {
 	double max_norm, loss_scale, growth_factor, backoff_factor;
 	uint64_t growth_interval;
 	double min_scale;
+};
+
+/* What a step uses for the parameters of a group. */
+struct peer_group {
+	uint32_t group;
+	double learning_rate, momentum, dampening, weight_decay, beta1, beta2, epsilon;
+	double alpha, learning_rate_decay, initial_accumulator;
 };
 
 struct peer_options {
@@ -167,6 +176,8 @@ struct peer_message {
 	size_t sum_count;
 	double *values;
 	size_t value_count;
+	struct peer_group *groups;
+	size_t group_count;
 	struct peer_progress *progress;
 	size_t progress_count;
 	struct peer_model *models;

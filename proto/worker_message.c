@@ -22,6 +22,7 @@ static const struct wire_field param_fields[] = {
 	WIRE_FIELD_NAME(struct worker_param, Fsdp__Worker__Param, name),
 	WIRE_FIELD_TO(struct worker_param, Fsdp__Worker__Param, dtype, WIRE_DTYPE_MAX),
 	FIELD(flags),
+	FIELD(group),
 };
 #undef FIELD
 static const struct wire_table param_table = {
@@ -72,6 +73,28 @@ static const struct wire_table hyper_table = {
 	.plain_size = sizeof(struct worker_hyper),
 	.fields = hyper_fields,
 	.field_count = WIRE_COUNT(hyper_fields),
+};
+
+#define FIELD(name) WIRE_FIELD(struct worker_group, Fsdp__Worker__Group, name)
+static const struct wire_field group_fields[] = {
+	FIELD(group),
+	FIELD(learning_rate),
+	FIELD(momentum),
+	FIELD(dampening),
+	FIELD(weight_decay),
+	FIELD(beta1),
+	FIELD(beta2),
+	FIELD(epsilon),
+	FIELD(alpha),
+	FIELD(learning_rate_decay),
+	FIELD(initial_accumulator),
+};
+#undef FIELD
+static const struct wire_table group_table = {
+	.descriptor = &fsdp__worker__group__descriptor,
+	.plain_size = sizeof(struct worker_group),
+	.fields = group_fields,
+	.field_count = WIRE_COUNT(group_fields),
 };
 
 #define FIELD(name) WIRE_FIELD(struct worker_message, Fsdp__Worker__Message, name)
@@ -131,6 +154,7 @@ static const struct wire_field message_fields[] = {
 #undef FIELD_TO
 static const struct wire_list message_lists[] = {
 	WIRE_LIST(struct worker_message, Fsdp__Worker__Message, params, param, &param_table, WORKER_PARAMS_MAX),
+	WIRE_LIST(struct worker_message, Fsdp__Worker__Message, groups, group, &group_table, WORKER_GROUPS_MAX),
 	WIRE_LIST(struct worker_message, Fsdp__Worker__Message, places, place, &place_table, WORKER_UNITS_MAX),
 };
 static const struct wire_table message_table = {

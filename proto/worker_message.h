@@ -18,6 +18,7 @@
 #define WORKER_BLOB_MAX (1u << 20) /* bytes of a trainer's state */
 #define WORKER_BLOB_PART_MAX (100u << 10)
 #define WORKER_VALUES_MAX 1024 /* of an all-reduce */
+#define WORKER_GROUPS_MAX 64   /* of parameters, in one step */
 #define WORKER_UNITS_MAX 1024  /* unit places in one answer; more go in parts */
 
 /*
@@ -42,7 +43,8 @@ enum worker_op {
 	WORKER_NEXT_MICRO_BATCH = 12, /* handle -> */
 	WORKER_SYNC = 13,             /* handle -> */
 	WORKER_STEP =
-		/* handle, commit, hyper, blob (the last part) -> outcome, step, norm, next_scale, bad_count, bad[] */
+		/* handle, commit, hyper, groups[], blob (the last part) -> outcome, step, norm, next_scale, bad_count,
+		 * bad[] */
 		14,
 	WORKER_NORM = 31,       /* handle, norm_kind -> norm, finite */
 	WORKER_ABORT = 15,      /* handle -> */
@@ -65,7 +67,7 @@ enum worker_combine { WORKER_SUM = 1, WORKER_MAX = 2, WORKER_MIN = 3 };
 
 struct worker_param {
 	char name[FSDP_NAME_MAX + 1];
-	uint32_t dtype, ndim, flags;
+	uint32_t dtype, ndim, flags, group;
 	uint64_t shape[FSDP_DIMS_MAX];
 };
 
@@ -74,6 +76,13 @@ struct worker_place {
 	uint64_t shard_offset; /* elements into the segment: where this rank's range begins */
 	uint64_t shard_count;  /* elements of it */
 	uint64_t arena_offset; /* bytes into masters, gradients and staging */
+};
+
+/* What a step uses for the parameters of a group. */
+struct worker_group {
+	uint32_t group;
+	double learning_rate, momentum, dampening, weight_decay, beta1, beta2, epsilon;
+	double alpha, learning_rate_decay, initial_accumulator;
 };
 
 struct worker_hyper {
@@ -127,6 +136,8 @@ struct worker_message {
 	char text[WORKER_TEXT_MAX + 1];
 	/* Lists: heap, owned by the message where worker_message_read made it; borrowed where the sender fills them
 	 * in. */
+	struct worker_group *groups;
+	size_t group_count;
 	struct worker_param *params;
 	size_t param_count;
 	struct worker_place *places;

@@ -151,8 +151,11 @@ int step_commit(struct fsdp_model *model, enum step_commit_kind kind, const stru
 	struct worker_message request = model_request(model, NULL, WORKER_STEP);
 	request.commit = kind;
 	request.has_hyper = kind == STEP_COMMIT_OPTIMIZER;
-	if (request.has_hyper)
+	struct worker_group groups[FSDP_STEP_GROUPS_MAX];
+	if (request.has_hyper) {
 		request.hyper = hyper_of(step);
+		hyper_groups(step, groups, &request);
+	}
 	int code = step_ask(model, step, &request, &call, what);
 	if (code < 0)
 		return code;

@@ -149,6 +149,7 @@ static int unit_register(struct fsdp_model *model, const struct fsdp_unit *unit)
 				.dtype = param->dtype,
 				.ndim = param->ndim,
 				.flags = param->flags,
+				.group = param->group,
 			};
 			strcpy(part[i].name, param->name);
 			memcpy(part[i].shape, param->shape, param->ndim * sizeof(param->shape[0]));

@@ -18,7 +18,8 @@ struct apply_task {
 	struct task task;
 	struct unit *unit;
 	enum step_commit commit;
-	struct optimizer_options options;
+	const struct optimizer_options *options; /* of the decision, which lives as long as a job of it runs */
+	const struct optimizer_groups *groups;
 	double loss_scale, clip;
 	uint64_t from, count; /* elements of the shard */
 };
@@ -50,6 +51,9 @@ static void apply_optimize(const struct apply_task *apply, struct apply_range ra
 {
 	const struct unit *unit = apply->unit;
 	const struct plan *plan = unit->model->plan;
+	const struct manifest_unit *source = manifest_unit(plan_manifest(plan), unit->index);
+	const struct optimizer_options *options =
+		optimizer_groups_of(apply->groups, apply->options, source->params[range.param].group);
 	float *moments[OPTIMIZER_MOMENTS_MAX];
 
 	for (unsigned k = 0; k < OPTIMIZER_MOMENTS_MAX; k++) {
@@ -57,7 +61,7 @@ static void apply_optimize(const struct apply_task *apply, struct apply_range ra
 
 		moments[k] = moment ? moment + range.from : NULL;
 	}
-	optimizer_step_f32(&unit->model->options->optimizer, &apply->options, unit->apply.updates[range.param],
+	optimizer_step_f32(&unit->model->options->optimizer, options, unit->apply.updates[range.param],
 			   plan_master(plan, unit->index) + range.from, gradient, moments, range.count);
 }
 
@@ -177,7 +181,8 @@ static void apply_cut(struct unit *unit)
 	*apply = (struct apply_task){ .task = { .run = apply_run, .done = apply_done },
 				      .unit = unit,
 				      .commit = model->apply.commit,
-				      .options = model->apply.options,
+				      .options = &model->apply.options,
+				      .groups = model->apply.groups,
 				      .loss_scale = model->apply.loss_scale,
 				      .clip = model->apply.clip,
 				      .from = unit->apply.cut,
@@ -262,6 +267,7 @@ void apply_command(struct model *model, const struct command *command)
 
 	if (command->step != model->step || apply->active)
 		return;
+	free(apply->groups);
 	*apply = (struct apply){ .active = true,
 				 .step = command->step,
 				 .commit = command->commit,
@@ -269,6 +275,10 @@ void apply_command(struct model *model, const struct command *command)
 				 .loss_scale = command->loss_scale,
 				 .clip = command->clip,
 				 .started_ms = model->engine->now_ms };
+	if (command->groups) {
+		apply->groups = engine_alloc(1, sizeof(*apply->groups));
+		*apply->groups = *command->groups;
+	}
 	for (uint32_t i = 0; i < model->unit_count && command->outcome == STEP_APPLIED; i++) {
 		if (!all && !(command->bits && command->bits[i]))
 			continue;

@@ -22,6 +22,7 @@ struct apply {
 	uint64_t step;
 	enum step_commit commit;
 	struct optimizer_options options;
+	struct optimizer_groups *groups; /* NULL: every parameter has these */
 	double loss_scale, clip;
 	uint32_t next;       /* registration index of the unit that is cut into jobs */
 	uint32_t left;       /* units that are still to get their version */

@@ -82,6 +82,7 @@ bool shards_free_if_over(struct model *model)
 		assert(!model->units[i].serves && !model->units[i].gathers && !model->units[i].outgoings);
 		free(model->units[i].apply.updates);
 	}
+	free(model->apply.groups);
 	free(model->units);
 	free(model->sources);
 	free(model->targets);

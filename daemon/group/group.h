@@ -45,15 +45,14 @@ struct answer {
 	double norm;               /* step, where one was asked for; norm */
 	double next_scale;         /* step with a loss scale: the next one's */
 	bool finite;               /* norm */
-	/* step: units whose gradient was not finite, and the first of them in registration order */
-	uint32_t bad_count;
+	uint32_t bad_count; /* step: units whose gradient was not finite, and the first of them in registration order */
 	uint32_t bad[ANSWER_UNITS_MAX];
-	uint64_t step;             /* every call of a worker: steps committed so far */
-	uint32_t attempt;          /* every call of a worker: as it stands after the call */
-	uint32_t micro_batch;      /* likewise */
-	bool resumed;              /* attach: the model was here already */
-	uint64_t model;            /* attach */
-	const double *values;      /* all-reduce: borrowed until done returns */
+	uint64_t step;        /* every call of a worker: steps committed so far */
+	uint32_t attempt;     /* every call of a worker: as it stands after the call */
+	uint32_t micro_batch; /* likewise */
+	bool resumed;         /* attach: the model was here already */
+	uint64_t model;       /* attach */
+	const double *values; /* all-reduce: borrowed until done returns */
 	uint32_t value_count;
 };
 
@@ -176,10 +175,11 @@ void worker_next_micro_batch(struct worker *worker, struct call *call);
 void worker_sync(struct worker *worker, struct call *call);
 /* state: what this rank keeps with the step when it commits, applied or skipped, in place of what the step before left;
  * NULL: nothing. A reference is taken. Where this rank has voted already it is ignored. */
-/* rules: NULL is all zeros. Where the gradient is not finite at the least loss scale it fails with FSDP_E_STATE, and
- * the step is committed, skipped. */
+/* groups: NULL where all parameters have options. rules: NULL is all zeros. Where the gradient is not finite at the
+ * least loss scale it fails with FSDP_E_STATE, and the step is committed, skipped. */
 void worker_step(struct worker *worker, enum step_commit commit, const struct optimizer_options *options,
-		 const struct step_rules *rules, struct buffer *state, struct call *call);
+		 const struct optimizer_groups *groups, const struct step_rules *rules, struct buffer *state,
+		 struct call *call);
 /* Collective, after a sync: of the whole gradient. */
 void worker_norm(struct worker *worker, enum norm_kind kind, struct call *call);
 void worker_abort(struct worker *worker, struct call *call);

@@ -83,7 +83,8 @@ struct decision {
 	enum peer_outcome outcome;
 	enum step_commit commit;
 	struct optimizer_options options;
-		struct step_rules rules;
+	struct optimizer_groups groups;
+	struct step_rules rules;
 	bool finite; /* a step that is skipped though it is: its weights sum to 0 */
 	double norm, clip, next_scale;
 	uint64_t good_steps;
@@ -101,6 +102,7 @@ struct ballot { /* coordinator */
 	struct step_rules rules;
 	enum step_commit commit;
 	struct optimizer_options options;
+	struct optimizer_groups groups;
 	uint8_t *bits; /* packed; the model's size */
 	uint8_t *bad;  /* likewise; NULL where all are finite */
 };
@@ -184,6 +186,7 @@ struct model {
 	uint8_t *bad;            /* packed; of this rank's sums */
 	enum step_commit commit; /* of this rank's vote */
 	struct optimizer_options options;
+	struct optimizer_groups groups;
 	struct buffer *offered; /* state of this rank's step call, until the attempt ends; NULL: none */
 	struct buffer *kept;    /* that of the last committed step; NULL: none */
 	struct step_rules rules;
@@ -350,12 +353,17 @@ void norm_lacking(const struct model *model, struct rank_list *ranks);
 void norm_hear_part(struct group *group, uint32_t rank, const struct peer_message *message, struct buffer *payload);
 void norm_hear_whole(struct group *group, uint32_t rank, const struct peer_message *message, struct buffer *payload);
 
-/* ---- step.c, step_decision.c, step_abort.c, step_coordinator.c ---- */
+/* ---- step.c, step_options.c, step_decision.c, step_abort.c, step_coordinator.c ---- */
 
 void step_move(struct model *model, enum step_phase phase);
 void step_ask_abort(struct model *model);
 struct peer_options step_options_write(const struct optimizer_options *options);
 struct optimizer_options step_options_read(const struct peer_options *options);
+/* Into rows, which has room for OPTIMIZER_GROUPS_MAX; and what a peer sent: as it is, to be compared. */
+void step_groups_write(const struct optimizer_groups *groups, struct peer_group *rows, struct peer_message *message);
+void step_groups_read(const struct peer_message *message, struct optimizer_groups *ret_groups);
+/* Coordinator: whether two ranks' votes differ in what they ask for, and how, for people. */
+bool options_differ(const struct model *model, uint32_t a, uint32_t b, char *text, size_t size);
 
 /* False: the call was answered, since the worker is to hear of an abort, or the attempt was given up, or nothing can be
  * taken. */

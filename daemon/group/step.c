@@ -227,7 +227,7 @@ void step_reduced(struct model *model, const struct report *report)
 /* ---- The vote ---- */
 
 static int check_options(const struct model *model, enum step_commit commit, const struct optimizer_options *options,
-			 const struct step_rules *rules, char *text)
+			 const struct optimizer_groups *groups, const struct step_rules *rules, char *text)
 {
 	const struct optimizer_spec *spec = &manifest_get_options(model->manifest)->optimizer;
 	const char *why = "no options";
@@ -243,6 +243,12 @@ static int check_options(const struct model *model, enum step_commit commit, con
 	}
 	if (commit == COMMIT_OPTIMIZER && (!options || optimizer_check(spec, options, &why) < 0)) {
 		snprintf(text, CALL_TEXT_MAX, "model \"%s\" step %" PRIu64 ": %s", model->name, model->step, why);
+		return FSDP_E_INVALID;
+	}
+	uint32_t group = 0;
+	if (commit == COMMIT_OPTIMIZER && groups && optimizer_groups_check(spec, groups, &group, &why) < 0) {
+		snprintf(text, CALL_TEXT_MAX, "model \"%s\" step %" PRIu64 ": group %" PRIu32 ": %s", model->name,
+			 model->step, group, why);
 		return FSDP_E_INVALID;
 	}
 	int code = rules ? rules_check(rules, text) : 0;
@@ -274,7 +280,8 @@ static void step_again(struct model *model, struct call *call)
 }
 
 void worker_step(struct worker *worker, enum step_commit commit, const struct optimizer_options *options,
-		 const struct step_rules *rules, struct buffer *state, struct call *call)
+		 const struct optimizer_groups *groups, const struct step_rules *rules, struct buffer *state,
+		 struct call *call)
 {
 	struct group *group = worker->group;
 	char text[CALL_TEXT_MAX];
@@ -298,14 +305,19 @@ void worker_step(struct worker *worker, enum step_commit commit, const struct op
 			  model->name, model->step);
 	} else if (model->phase == STEP_VOTED) {
 		step_again(model, call);
-	} else if ((code = check_options(model, commit, options, rules, text)) < 0) {
+	} else if ((code = check_options(model, commit, options, groups, rules, text)) < 0) {
 		call_fail(group, call, code, "%s", text);
 	} else {
 		model->commit = commit;
 		memset(&model->options, 0, sizeof(model->options));
 		memset(&model->rules, 0, sizeof(model->rules));
+		memset(&model->groups, 0, sizeof(model->groups));
 		if (commit == COMMIT_OPTIMIZER)
 			model->options = *options;
+		if (commit == COMMIT_OPTIMIZER && groups) {
+			model->groups = *groups;
+			optimizer_groups_reduce(&model->groups, options);
+		}
 		if (commit == COMMIT_OPTIMIZER && rules)
 			model->rules = *rules;
 		model->has_part = false;
@@ -344,6 +356,7 @@ static void present_bits(const struct model *model, uint8_t *bits)
 static void say_vote(struct model *model)
 {
 	uint8_t bits[PEER_BITS_MAX];
+	struct peer_group groups[OPTIMIZER_GROUPS_MAX];
 	struct peer_message message;
 
 	present_bits(model, bits);
@@ -361,6 +374,7 @@ static void say_vote(struct model *model)
 	message.norm = model->part;
 	message.has_options = true;
 	message.options = step_options_write(&model->options);
+	step_groups_write(&model->groups, groups, &message);
 	message.bits = bits;
 	message.bits_size = model->bits_size;
 	group_send(model->group, GROUP_COORDINATOR, &message);
@@ -411,6 +425,7 @@ void step_try_vote(struct model *model)
 							.outcome = skip ? PEER_SKIP : PEER_APPLY,
 							.commit = model->commit,
 							.options = model->options,
+							.groups = model->groups,
 							.rules = model->rules,
 							.clip = 1,
 							.bad = model->bad,

@@ -42,77 +42,6 @@ void votes_lacking(const struct model *model, struct rank_list *ranks)
 			rank_list_add(ranks, rank);
 }
 
-/* ---- Differences ---- */
-
-static const struct {
-	const char *name;
-	size_t offset;
-	bool whole; /* a number of 64 bits, and else a double */
-} OPTIONS[] = {
-	{ "learning_rate", offsetof(struct ballot, options.learning_rate), false },
-	{ "momentum", offsetof(struct ballot, options.momentum), false },
-	{ "dampening", offsetof(struct ballot, options.dampening), false },
-	{ "weight_decay", offsetof(struct ballot, options.weight_decay), false },
-	{ "beta1", offsetof(struct ballot, options.beta1), false },
-	{ "beta2", offsetof(struct ballot, options.beta2), false },
-	{ "epsilon", offsetof(struct ballot, options.epsilon), false },
-	{ "alpha", offsetof(struct ballot, options.alpha), false },
-	{ "learning_rate_decay", offsetof(struct ballot, options.learning_rate_decay), false },
-	{ "initial_accumulator", offsetof(struct ballot, options.initial_accumulator), false },
-	{ "norm_kind", offsetof(struct ballot, rules.norm_kind), true },
-	{ "max_norm", offsetof(struct ballot, rules.max_norm), false },
-	{ "loss_scale", offsetof(struct ballot, rules.loss_scale), false },
-	{ "growth_factor", offsetof(struct ballot, rules.growth_factor), false },
-	{ "backoff_factor", offsetof(struct ballot, rules.backoff_factor), false },
-	{ "growth_interval", offsetof(struct ballot, rules.growth_interval), true },
-	{ "min_scale", offsetof(struct ballot, rules.min_scale), false },
-};
-
-/* The shortest digits that name the number. */
-static void number_write(const struct ballot *ballot, size_t row, char *text, size_t size)
-{
-	const char *at = (const char *)ballot + OPTIONS[row].offset;
-	double number;
-	uint64_t whole;
-
-	memcpy(&number, at, sizeof(number));
-	memcpy(&whole, at, sizeof(whole));
-	if (OPTIONS[row].whole)
-		snprintf(text, size, "%" PRIu64, whole);
-	for (int digits = 1; digits <= 17 && !OPTIONS[row].whole; digits++) {
-		snprintf(text, size, "%.*g", digits, number);
-		if (strtod(text, NULL) == number)
-			return;
-	}
-}
-
-/* Of two votes; true where they differ, and then how. */
-static bool find_difference(const struct model *model, uint32_t a, uint32_t b, char *text, size_t size)
-{
-	static const char *const commits[] = {
-		[COMMIT_OPTIMIZER] = "the optimizer", [COMMIT_STAGING] = "the staging copy"
-	};
-	const struct ballot *first = &model->ballots[a], *second = &model->ballots[b];
-
-	if (first->commit != second->commit) {
-		snprintf(text, size, "step %" PRIu64 ": rank %" PRIu32 " commits %s, rank %" PRIu32 " %s", model->step,
-			 a, commits[first->commit], b, commits[second->commit]);
-		return true;
-	}
-	for (size_t i = 0; i < sizeof(OPTIONS) / sizeof(OPTIONS[0]); i++) {
-		char our_text[32], their_text[32];
-		if (memcmp((const char *)first + OPTIONS[i].offset, (const char *)second + OPTIONS[i].offset,
-			   sizeof(double)) == 0)
-			continue;
-		number_write(first, i, our_text, sizeof(our_text));
-		number_write(second, i, their_text, sizeof(their_text));
-		snprintf(text, size, "step %" PRIu64 ": rank %" PRIu32 " passed %s %s, rank %" PRIu32 " %s",
-			 model->step, a, OPTIONS[i].name, our_text, b, their_text);
-		return true;
-	}
-	return false;
-}
-
 /* ---- Deciding ---- */
 
 /* The planted bug: to who has not heard of a commit yet the coordinator says that the step was aborted. */
@@ -181,6 +110,7 @@ static void decide_commit(struct model *model)
 				     .outcome = apply ? PEER_APPLY : PEER_SKIP,
 				     .commit = own->commit,
 				     .options = own->options,
+				     .groups = own->groups,
 				     .rules = own->rules,
 				     .finite = finite,
 				     .bits = bits,
@@ -202,7 +132,7 @@ static void consider(struct model *model)
 		count++;
 		if (first == UINT32_MAX) {
 			first = rank;
-		} else if (find_difference(model, first, rank, difference, sizeof(difference))) {
+		} else if (options_differ(model, first, rank, difference, sizeof(difference))) {
 			snprintf(text, sizeof(text), "model \"%s\" %s", model->name, difference);
 			votes_abort(model, FSDP_E_MISMATCH, text);
 			return;
@@ -275,6 +205,7 @@ void votes_hear_vote(struct group *group, uint32_t rank, const struct peer_messa
 	}
 	ballot->commit = (enum step_commit)message->commit;
 	ballot->options = step_options_read(&message->options);
+	step_groups_read(message, &ballot->groups);
 	ballot->bits = group_allocate(model->bits_size, 1);
 	if (model->bits_size)
 		memcpy(ballot->bits, message->bits, model->bits_size);

@@ -15,36 +15,6 @@
 #include "daemon/runtime/planted.h"
 #include "fsdp/error.h"
 
-/* ---- Options on the wire ---- */
-
-struct peer_options step_options_write(const struct optimizer_options *options)
-{
-	return (struct peer_options){ .learning_rate = options->learning_rate,
-				      .momentum = options->momentum,
-				      .dampening = options->dampening,
-				      .weight_decay = options->weight_decay,
-				      .beta1 = options->beta1,
-				      .beta2 = options->beta2,
-				      .epsilon = options->epsilon,
-				      .alpha = options->alpha,
-				      .learning_rate_decay = options->learning_rate_decay,
-				      .initial_accumulator = options->initial_accumulator };
-}
-
-struct optimizer_options step_options_read(const struct peer_options *options)
-{
-	return (struct optimizer_options){ .learning_rate = options->learning_rate,
-					   .momentum = options->momentum,
-					   .dampening = options->dampening,
-					   .weight_decay = options->weight_decay,
-					   .beta1 = options->beta1,
-					   .beta2 = options->beta2,
-					   .epsilon = options->epsilon,
-					   .alpha = options->alpha,
-					   .learning_rate_decay = options->learning_rate_decay,
-					   .initial_accumulator = options->initial_accumulator };
-}
-
 /* ---- What follows ---- */
 
 static void begin_attempt(struct model *model, uint64_t step, uint32_t attempt)
@@ -99,6 +69,10 @@ static void command_apply(struct model *model, const struct decision *decision)
 	command->outcome = decision->outcome == PEER_APPLY ? STEP_APPLIED : STEP_SKIPPED;
 	command->commit = decision->commit;
 	command->options = decision->options;
+	if (decision->groups.count > 0) {
+		command->groups = group_allocate(1, sizeof(*command->groups));
+		*command->groups = decision->groups;
+	}
 	command->loss_scale = decision->rules.loss_scale;
 	command->clip = decision->clip;
 	command->bits = group_allocate(model->unit_count, 1);
@@ -251,6 +225,7 @@ void step_decided(struct model *model, const struct decision *decision)
 		return;
 	if (model->phase == STEP_VOTED && (decision->commit != model->commit ||
 					   memcmp(&decision->options, &model->options, sizeof(model->options)) != 0 ||
+					   memcmp(&decision->groups, &model->groups, sizeof(model->groups)) != 0 ||
 					   memcmp(&decision->rules, &model->rules, sizeof(model->rules)) != 0))
 		return; /* not what was voted on */
 	committed(model, decision);
@@ -292,11 +267,13 @@ void step_hear_decision(struct group *group, uint32_t rank, const struct peer_me
 				     .bad = message->bad,
 				     .code = message->code };
 	snprintf(decision.text, sizeof(decision.text), "%s", message->text);
+	step_groups_read(message, &decision.groups);
 	step_decided(model, &decision);
 }
 
 void step_tell(struct model *model, uint32_t rank, const struct decision *decision)
 {
+	struct peer_group groups[OPTIMIZER_GROUPS_MAX];
 	struct peer_message message;
 
 	group_message_init(&message, PEER_DECISION);
@@ -311,6 +288,7 @@ void step_tell(struct model *model, uint32_t rank, const struct decision *decisi
 	message.has_options = decision->outcome != PEER_ABORT_STEP;
 	message.options = step_options_write(&decision->options);
 	if (decision->outcome != PEER_ABORT_STEP) {
+		step_groups_write(&decision->groups, groups, &message);
 		message.has_rules = true;
 		message.rules = rules_write(&decision->rules);
 		message.norm = decision->norm;

@@ -70,6 +70,7 @@ void places_serve_unit(struct request *request, const struct worker_message *mes
 		to->dtype = (uint32_t)from->dtype;
 		to->ndim = from->ndim;
 		to->flags = from->flags;
+		to->group = from->group;
 		memcpy(to->shape, from->shape, sizeof(to->shape));
 	}
 	answer.param_count = count;

@@ -89,7 +89,8 @@ static int add_params(struct registration *registration, const struct worker_mes
 		const struct worker_param *given = &unit->params[i];
 		struct manifest_param param = { .dtype = (enum fsdp_dtype)given->dtype,
 						.ndim = given->ndim,
-						.flags = given->flags };
+						.flags = given->flags,
+						.group = given->group };
 		char name[sizeof(given->name)];
 		int code;
 

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "daemon/runtime/log.h"
+#include "daemon/serve/hyper.h"
 #include "daemon/serve/places.h"
 #include "daemon/serve/seal.h"
 #include "daemon/serve/serve_state.h"
@@ -329,40 +330,17 @@ static void serve_state(struct request *request, const struct worker_message *me
 static void serve_step(struct request *request, const struct worker_message *message)
 {
 	const struct optimizer_spec *spec = &manifest_get_options(request->opened->registration.manifest)->optimizer;
-	struct optimizer_options options = {
-		.learning_rate = message->hyper.learning_rate,
-		.momentum = message->hyper.momentum,
-		.dampening = message->hyper.dampening,
-		.weight_decay = message->hyper.weight_decay,
-		.beta1 = message->hyper.beta1,
-		.beta2 = message->hyper.beta2,
-		.epsilon = message->hyper.epsilon,
-		.alpha = message->hyper.alpha,
-		.learning_rate_decay = message->hyper.learning_rate_decay,
-		.initial_accumulator = message->hyper.initial_accumulator,
-	};
-	const struct step_rules rules = {
-		.norm_kind = message->hyper.norm_kind,
-		.max_norm = message->hyper.max_norm,
-		.loss_scale = message->hyper.loss_scale,
-		.growth_factor = message->hyper.growth_factor,
-		.backoff_factor = message->hyper.backoff_factor,
-		.growth_interval = message->hyper.growth_interval,
-		.min_scale = message->hyper.min_scale,
-	};
-	const char *why;
+	struct hyper hyper;
+	char text[WORKER_TEXT_MAX + 1];
 
 	if (message->commit != COMMIT_OPTIMIZER && message->commit != COMMIT_STAGING) {
 		request_fail(request, FSDP_E_INVALID, "there is no commit of kind %u", message->commit);
 		return;
 	}
-	if (message->commit == COMMIT_OPTIMIZER && spec->kind != OPTIMIZER_NONE) {
-		int code = optimizer_check(spec, &options, &why);
-
-		if (code < 0) {
-			request_fail(request, code, "step: %s", why);
-			return;
-		}
+	int code = hyper_read(message, message->commit == COMMIT_OPTIMIZER ? spec : NULL, &hyper, text);
+	if (code < 0) {
+		request_fail(request, code, "%s", text);
+		return;
 	}
 	struct buffer *state = NULL;
 	int taken = blob_finish(&request->opened->blob, message, &state);
@@ -370,8 +348,8 @@ static void serve_step(struct request *request, const struct worker_message *mes
 		refuse_blob(request, message, taken);
 		return;
 	}
-	worker_step(request->opened->worker, (enum step_commit)message->commit, &options, &rules, state,
-		    give_to_group(request));
+	worker_step(request->opened->worker, (enum step_commit)message->commit, &hyper.options, &hyper.groups,
+		    &hyper.rules, state, give_to_group(request));
 	buffer_unref(state);
 }
 

@@ -32,6 +32,7 @@ void command_free(struct command *command)
 	plan_unref(command->plan);
 	free(command->incarnations);
 	free(command->bits);
+	free(command->groups);
 	free(command);
 }
 

@@ -9,7 +9,7 @@
 #ifndef FSDPD_STORE_COMMAND_H
 #define FSDPD_STORE_COMMAND_H
 
-#include "daemon/math/optimizer.h"
+#include "daemon/math/optimizer_groups.h"
 #include "daemon/runtime/mailbox.h"
 #include "daemon/store/plan.h"
 
@@ -27,8 +27,8 @@ enum command_kind {
 	COMMAND_FETCH,   /* read this rank's range of unit from the rank that offers initial values: REPORT_FETCHED */
 	COMMAND_PUBLISH, /* initial values agree everywhere: unit goes from version 0 to 1 */
 	COMMAND_GATHER,  /* fill the gather slot with unit at `version` or later: REPORT_GATHERED */
-	/* this node's contribution: the gradient slot of unit in (step, attempt, micro_batch), times weight; of weight 0
-	 * the slot is given back */
+	/* this node's contribution: the gradient slot of unit in (step, attempt, micro_batch), times weight; of weight
+	 * 0 the slot is given back */
 	COMMAND_REDUCE,
 	/* the sum of (step, attempt) is whole: how large it is, divided by loss_scale: REPORT_MEASURED */
 	COMMAND_MEASURE,
@@ -65,8 +65,9 @@ struct command {
 	enum step_outcome outcome;
 	enum step_commit commit;
 	struct optimizer_options options;
-	double loss_scale; /* that gradients are divided by; 0: not */
-	double clip;       /* that they are multiplied by then; 1: not */
+	struct optimizer_groups *groups; /* COMMAND_APPLY: heap; NULL: none differs from options */
+	double loss_scale;               /* that gradients are divided by; 0: not */
+	double clip;                     /* that they are multiplied by then; 1: not */
 	uint64_t token;
 };
 
@@ -106,11 +107,12 @@ struct report {
 	uint32_t attempt;
 	uint64_t slot;
 	bool finite;
-	bool offered;   /* REPORT_LOADED: the slot is offered to the others, and comes back later */
-	/* one byte a unit, canonical order, heap: whether its sum here is not finite; NULL where finite */
-	uint8_t *bits;
-	double squares;  /* of every element of every sum, added in f64 in canonical and then in their order */
-	double largest;  /* of their absolute values */
+	bool offered; /* REPORT_LOADED: the slot is offered to the others, and comes back later */
+	uint8_t *
+		/* one byte a unit, canonical order, heap: whether its sum here is not finite; NULL where finite */
+		bits;
+	double squares; /* of every element of every sum, added in f64 in canonical and then in their order */
+	double largest; /* of their absolute values */
 	uint64_t *sums; /* heap; XXH3 of every parameter's full bytes, in order */
 	uint32_t sum_count;
 	struct wait waits[REPORT_WAITS_MAX];

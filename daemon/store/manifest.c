@@ -272,7 +272,7 @@ int manifest_add_param(struct manifest *manifest, const struct manifest_param *p
 	}
 	struct manifest_param *added = &unit->params[unit->param_count++];
 	*added = (struct manifest_param){
-		.name = copy, .dtype = param->dtype, .ndim = param->ndim, .flags = param->flags
+		.name = copy, .dtype = param->dtype, .ndim = param->ndim, .flags = param->flags, .group = param->group
 	};
 	memcpy(added->shape, param->shape, param->ndim * sizeof(param->shape[0]));
 	manifest->param_count++;

@@ -41,6 +41,7 @@ struct manifest_param {
 	uint32_t ndim;
 	uint64_t shape[FSDP_DIMS_MAX];
 	uint32_t flags;
+	uint32_t group; /* whose numbers a step uses for it; 0: the step's own */
 };
 
 struct manifest_unit {

@@ -5,7 +5,7 @@
  *
  *     "FSDPMAN1" | u32 units | name | u8 gather, reduce, op | f64 scale | u8 optimizer, momentum, nesterov, centered | u8 init | u32 init rank
  *     a unit:      name | u8 gather, reduce | u32 parameters
- *     a parameter: name | u8 dtype, ndim | u32 flags | u64 dimension (ndim times)
+ *     a parameter: name | u8 dtype, ndim | u32 flags, group | u64 dimension (ndim times)
  *     a name:      u8 length | bytes
  *
  * The reader trusts nothing: it takes memory only for what it has seen, and hands every part to the same functions
@@ -41,7 +41,7 @@ uint64_t manifest_blob_unit_bytes(const char *name)
 
 uint64_t manifest_blob_param_bytes(const struct manifest_param *param)
 {
-	return blob_name_bytes(param->name) + 2 + 4 + 8 * (uint64_t)param->ndim;
+	return blob_name_bytes(param->name) + 2 + 4 + 4 + 8 * (uint64_t)param->ndim;
 }
 
 struct blob_writer {
@@ -101,6 +101,7 @@ static void blob_put_unit(struct blob_writer *writer, const struct manifest_unit
 		blob_put(writer, param->dtype, 1);
 		blob_put(writer, param->ndim, 1);
 		blob_put(writer, param->flags, 4);
+		blob_put(writer, param->group, 4);
 		for (uint32_t i = 0; i < param->ndim; i++) {
 			blob_put(writer, param->shape[i], 8);
 		}
@@ -184,6 +185,7 @@ static int blob_read_param(struct blob_reader *reader, struct manifest *manifest
 	param.dtype = (enum fsdp_dtype)blob_get(reader, 1);
 	param.ndim = (uint32_t)blob_get(reader, 1);
 	param.flags = (uint32_t)blob_get(reader, 4);
+	param.group = (uint32_t)blob_get(reader, 4);
 	reader->bad |= param.ndim > FSDP_DIMS_MAX;
 	for (uint32_t i = 0; !reader->bad && i < param.ndim; i++) {
 		param.shape[i] = blob_get(reader, 8);

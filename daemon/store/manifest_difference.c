@@ -105,10 +105,10 @@ static int difference_of_options(const struct difference *difference)
 static bool difference_is_same_param(const struct manifest_param *a, const struct manifest_param *b)
 {
 	return strcmp(a->name, b->name) == 0 && a->dtype == b->dtype && a->ndim == b->ndim && a->flags == b->flags &&
-	       memcmp(a->shape, b->shape, a->ndim * sizeof(a->shape[0])) == 0;
+	       a->group == b->group && memcmp(a->shape, b->shape, a->ndim * sizeof(a->shape[0])) == 0;
 }
 
-/* `a f32[4]`, with its flags where it has any; `nothing` where the unit ends before. */
+/* `a f32[4]`, with its flags and its group where it has any; `nothing` where the unit ends before. */
 static void difference_describe(const struct manifest_unit *unit, uint32_t entry, char *text, size_t text_size)
 {
 	if (entry >= unit->param_count) {
@@ -118,11 +118,15 @@ static void difference_describe(const struct manifest_unit *unit, uint32_t entry
 	const struct manifest_param *param = &unit->params[entry];
 	char shape[256];
 	char flags[32] = "";
+	char group[32] = "";
 	manifest_param_describe(param, shape, sizeof(shape));
 	if (param->flags) {
 		snprintf(flags, sizeof(flags), " flags 0x%" PRIx32, param->flags);
 	}
-	snprintf(text, text_size, "%s %s%s", param->name, shape, flags);
+	if (param->group) {
+		snprintf(group, sizeof(group), " group %" PRIu32, param->group);
+	}
+	snprintf(text, text_size, "%s %s%s%s", param->name, shape, flags, group);
 }
 
 static int difference_of_unit(const struct difference *difference, const struct manifest_unit *a,

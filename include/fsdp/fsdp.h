@@ -178,13 +178,14 @@ struct fsdp_options {
 FSDP_API int fsdp_model_open(struct fsdp_client *client, const char *name, const struct fsdp_options *options,
 			     struct fsdp_model **ret_model);
 
-/* One parameter. Set every member (or begin with zeros): later versions may give a meaning to flags. */
+/* One parameter; all of it is the same on every rank. Set every member (or begin with zeros). */
 struct fsdp_param {
 	const char *name;              /* 1 to FSDP_NAME_MAX bytes of UTF-8, once a unit */
 	uint32_t dtype;                /* enum fsdp_dtype of the master; f32 only can be sealed so far */
 	uint32_t ndim;                 /* 0 (a scalar) to FSDP_DIMS_MAX */
 	uint64_t shape[FSDP_DIMS_MAX]; /* elements, row-major; the first ndim count; any may be 0 */
 	uint32_t flags;                /* 0 */
+	uint32_t group;                /* whose numbers a step uses (fsdp_step.groups); 0: the step's own */
 };
 
 /*
@@ -371,6 +372,33 @@ enum fsdp_norm {
  */
 FSDP_API int fsdp_model_norm(struct fsdp_model *model, uint32_t kind, double *ret_norm, int *ret_finite);
 
+#define FSDP_STEP_GROUPS_MAX 64 /* groups of one step */
+
+/*
+ * What a step uses for the parameters of a group (fsdp_param.group) instead of its own numbers, which mean the same
+ * here: say no weight decay for biases, another learning rate for a head. Begin with those of the step, and change what
+ * differs:
+ *
+ *	struct fsdp_step_group biases = FSDP_STEP_GROUP_INIT(1, step);
+ *	biases.weight_decay = 0;
+ *	step.groups = &biases;
+ *	step.group_count = 1;
+ */
+struct fsdp_step_group {
+	size_t size;    /* sizeof(struct fsdp_step_group) */
+	uint32_t group; /* not 0; one that no parameter is in changes nothing */
+	uint32_t reserved;
+	double learning_rate, momentum, dampening, weight_decay, beta1, beta2, epsilon;
+	double alpha, learning_rate_decay, initial_accumulator;
+};
+
+#define FSDP_STEP_GROUP_INIT(group, step)                                                                          \
+	{                                                                                                          \
+		sizeof(struct fsdp_step_group), group, 0, (step).learning_rate, (step).momentum, (step).dampening, \
+			(step).weight_decay, (step).beta1, (step).beta2, (step).epsilon, (step).alpha,             \
+			(step).learning_rate_decay, (step).initial_accumulator                                     \
+	}
+
 /*
  * What a step uses; the same on every rank, but for the state. Begin with `struct fsdp_step step = FSDP_STEP_INIT;`
  * (learning rate 0.001, betas 0.9 and 0.999, epsilon 1e-8, alpha 0.99, growth factor 2 every 2000 steps, back-off
@@ -378,8 +406,8 @@ FSDP_API int fsdp_model_norm(struct fsdp_model *model, uint32_t kind, double *re
  * must be the same.
  *
  * The rules are PyTorch's (Lion's its paper's). These defaults are those of Adam; where PyTorch begins an optimizer
- * with others: SGD learning_rate (none), AdamW weight_decay 0.01, Adagrad learning_rate 0.01 and epsilon 1e-10, RMSprop
- * learning_rate 0.01; Lion's paper learning_rate 0.0001 and beta2 0.99.
+ * with others: AdamW weight_decay 0.01, Adagrad learning_rate 0.01 and epsilon 1e-10, RMSprop learning_rate 0.01;
+ * Lion's paper learning_rate 0.0001 and beta2 0.99.
  *
  * In this order, each in f32: the sum of gradients is divided by the sum of the weights (or multiplied by scale), then
  * by loss_scale; of that the norm is taken, in f64; then it is multiplied by min(1, max_norm / norm), which is 1 at
@@ -415,12 +443,16 @@ struct fsdp_step {
 	double learning_rate_decay; /* Adagrad: >= 0 (PyTorch's lr_decay) */
 	/* Adagrad: >= 0; looked at in a parameter's first update (initial_accumulator_value) */
 	double initial_accumulator;
+	/* of groups of parameters */
+	const struct fsdp_step_group
+		*groups;    /* group_count of them, each group at most once; may be NULL where it is 0 */
+	size_t group_count; /* at most FSDP_STEP_GROUPS_MAX */
 };
 
 #define FSDP_STEP_INIT                                                                                               \
 	{                                                                                                            \
 		sizeof(struct fsdp_step), 0.001, 0.0, 0.0, 0.0, 0.9, 0.999, 1e-8, 0, 0, FSDP_NORM_NONE, 0, 0.0, 0.0, \
-			2.0, 0.5, 2000, 1.0, 0.99, 0.0, 0.0                                                          \
+			2.0, 0.5, 2000, 1.0, 0.99, 0.0, 0.0, 0, 0                                                    \
 	}
 
 #define FSDP_STATE_MAX 1048576 /* bytes of the state that commits with a step */
@@ -447,10 +479,10 @@ struct fsdp_step_result {
  * FSDP_OPTIMIZER_NONE it publishes the staging copies, as fsdp_model_update_shards(model, NULL, 0) does, and of step
  * nothing but the state is looked at. COLLECTIVE. Waits for every rank's contributions and vote. step NULL means
  * FSDP_STEP_INIT; ret_result may be NULL. Gradients that were not reduced are dropped. FSDP_E_MISMATCH: ranks gave
- * different numbers (both ranks and the first difference; the step is aborted), or initial values differ. FSDP_E_STATE:
- * a unit was not loaded, or a gradient is not finite at the least loss scale and the step was skipped. FSDP_E_IN_DOUBT:
- * this rank voted and cannot learn the decision yet; call again to be told. FSDP_E_ABORTED, FSDP_E_TIMEOUT,
- * FSDP_E_PEER_LOST, FSDP_E_LOST.
+ * different numbers (both ranks, the group, and the first difference; the step is aborted), or initial values differ.
+ * FSDP_E_STATE: a unit was not loaded, or a gradient is not finite at the least loss scale and the step was skipped.
+ * FSDP_E_IN_DOUBT: this rank voted and cannot learn the decision yet; call again to be told. FSDP_E_ABORTED,
+ * FSDP_E_TIMEOUT, FSDP_E_PEER_LOST, FSDP_E_LOST.
  */
 FSDP_API int fsdp_model_step(struct fsdp_model *model, const struct fsdp_step *step,
 			     struct fsdp_step_result *ret_result);

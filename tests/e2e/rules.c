@@ -176,6 +176,116 @@ static void what_an_optimizer_cannot_use_is_refused(struct e2e *e2e)
 	FAILS(FSDP_E_MISMATCH, fsdp_model_step(e2e->model, &step, NULL), "rank 0 passed alpha 0.25, rank 1 0.5");
 }
 
+/* ---- Groups ---- */
+
+/* A unit of a[3], b[5] of group 1, c[2] of group 2, all 8. */
+static struct fsdp_unit *in_groups(struct e2e *e2e)
+{
+	const struct fsdp_param params[] = {
+		{ .name = "a", .dtype = FSDP_F32, .ndim = 1, .shape = { 3 } },
+		{ .name = "b", .dtype = FSDP_F32, .ndim = 1, .shape = { 5 }, .group = 1 },
+		{ .name = "c", .dtype = FSDP_F32, .ndim = 1, .shape = { 2 }, .group = 2 },
+	};
+	const float eights[] = { 8, 8, 8, 8, 8 };
+	struct fsdp_options options = FSDP_OPTIONS_INIT;
+	options.optimizer = FSDP_OPTIMIZER_SGD;
+	e2e_open(e2e, &options);
+	struct fsdp_unit *unit = e2e_add_params(e2e, "u0", params, 3);
+	DO(fsdp_model_seal(e2e->model, NULL));
+	DO(fsdp_unit_load(unit, (const void *[]){ eights, eights, eights }, 3));
+	return unit;
+}
+
+/* Every gradient is 4. */
+static void step_groups(struct e2e *e2e, struct fsdp_unit *unit, const struct fsdp_step *step, float a, float b,
+			float c)
+{
+	const float fours[] = { 4, 4, 4, 4, 4 }, wanted[3][5] = { { a, a, a }, { b, b, b, b, b }, { c, c } };
+	for (size_t p = 0; p < 3; p++)
+		e2e_grad(unit, p, fours, p == 0 ? 3 : p == 1 ? 5 : 2);
+	DO(fsdp_unit_reduce(unit));
+	DO(fsdp_model_step(e2e->model, step, NULL));
+	for (size_t p = 0; p < 3; p++)
+		e2e_full_is(unit, p, wanted[p], p == 0 ? 3 : p == 1 ? 5 : 2);
+}
+
+static void groups_have_numbers_of_their_own(struct e2e *e2e)
+{
+	struct fsdp_unit *unit = in_groups(e2e);
+	struct fsdp_step step = FSDP_STEP_INIT;
+	step.learning_rate = 0.25;
+	struct fsdp_step_group groups[] = { FSDP_STEP_GROUP_INIT(9, step), FSDP_STEP_GROUP_INIT(1, step) };
+	groups[0].learning_rate = 100; /* nobody is in it */
+	groups[1].learning_rate = 0.5;
+	groups[1].weight_decay = 0.25; /* the gradient is 4 + 2 */
+	step.groups = groups;
+	step.group_count = 2;
+	step_groups(e2e, unit, &step, 7, 5, 7);
+	groups[0] = (struct fsdp_step_group)FSDP_STEP_GROUP_INIT(2, step);
+	groups[0].learning_rate = 0;
+	step.group_count = 1;
+	step_groups(e2e, unit, &step, 6, 4, 7);
+	step_groups(e2e, unit, NULL, 6 - 0.001f * 4, 4 - 0.001f * 4, 7 - 0.001f * 4);
+}
+
+static void groups_that_differ_are_refused(struct e2e *e2e)
+{
+	struct fsdp_unit *unit = in_groups(e2e);
+	struct fsdp_step step = FSDP_STEP_INIT;
+	step.learning_rate = 0.25;
+	struct fsdp_step_group groups[] = { FSDP_STEP_GROUP_INIT(1, step), FSDP_STEP_GROUP_INIT(3, step) };
+	step.groups = groups;
+	step.group_count = 2;
+	groups[1].weight_decay = e2e->rank ? 0.5 : 0.125;
+	FAILS(FSDP_E_MISMATCH, fsdp_model_step(e2e->model, &step, NULL),
+	      "rank 0 passed weight_decay 0.125 for group 3, rank 1 0.5");
+	/* Only rank 1 says something of group 1: it is compared with the step's own. */
+	groups[0].learning_rate = 0.5;
+	step.group_count = e2e->rank;
+	FAILS(FSDP_E_MISMATCH, fsdp_model_step(e2e->model, &step, NULL),
+	      "rank 0 passed learning_rate 0.25 for group 1, rank 1 0.5");
+	/* The same said in two ways is the same. */
+	groups[0] = (struct fsdp_step_group)FSDP_STEP_GROUP_INIT(1, step);
+	step_groups(e2e, unit, &step, 7, 7, 7);
+}
+
+static void groups_that_make_no_sense_are_refused(struct e2e *e2e)
+{
+	static struct fsdp_step_group groups[FSDP_STEP_GROUPS_MAX + 1];
+	struct fsdp_step step = FSDP_STEP_INIT;
+	struct fsdp_unit *unit = in_groups(e2e);
+	for (uint32_t i = 0; i <= FSDP_STEP_GROUPS_MAX; i++)
+		groups[i] = (struct fsdp_step_group)FSDP_STEP_GROUP_INIT(i + 1, step);
+	step.groups = groups;
+	step.group_count = FSDP_STEP_GROUPS_MAX + 1;
+	FAILS(FSDP_E_INVALID, fsdp_model_step(e2e->model, &step, NULL), "group_count is 65");
+	groups[1].group = 1;
+	step.group_count = 2;
+	FAILS(FSDP_E_INVALID, fsdp_model_step(e2e->model, &step, NULL), "group 1 is given twice");
+	groups[1].group = 0;
+	FAILS(FSDP_E_INVALID, fsdp_model_step(e2e->model, &step, NULL), "group 0");
+	groups[1].group = 4;
+	groups[1].learning_rate = -1;
+	FAILS(FSDP_E_INVALID, fsdp_model_step(e2e->model, &step, NULL), "group 4", "learning_rate is -1");
+	groups[1].learning_rate = 1;
+	groups[1].momentum = 0.5; /* what only the daemon knows */
+	FAILS(FSDP_E_INVALID, fsdp_model_step(e2e->model, &step, NULL), "group 4", "momentum");
+	step.group_count = 0;
+	step.learning_rate = 1;
+	step_groups(e2e, unit, &step, 4, 4, 4);
+}
+
+static void parameters_in_other_groups_are_refused(struct e2e *e2e)
+{
+	const struct fsdp_param param = {
+		.name = "a", .dtype = FSDP_F32, .ndim = 1, .shape = { 3 }, .group = 1 + e2e->rank
+	};
+	e2e_open(e2e, NULL);
+	e2e_add_params(e2e, "u0", &param, 1);
+	FAILS(FSDP_E_MISMATCH, fsdp_model_seal(e2e->model, NULL),
+	      "rank 0 has a f32[3] group 1, rank 1 has a f32[3] group 2");
+}
+
 const struct e2e_case e2e_rules[] = {
 	{ "rules_adam", adam_is },
 	{ "rules_adamw", adamw_is },
@@ -183,6 +293,10 @@ const struct e2e_case e2e_rules[] = {
 	{ "rules_rmsprop", rmsprop_is },
 	{ "rules_rmsprop_centered_with_momentum", rmsprop_centered_with_momentum_is },
 	{ "rules_lion", lion_is },
+	{ "rules_groups_have_numbers_of_their_own", groups_have_numbers_of_their_own },
+	{ "rules_groups_that_differ_are_refused", groups_that_differ_are_refused },
+	{ "rules_groups_that_make_no_sense_are_refused", groups_that_make_no_sense_are_refused },
+	{ "rules_parameters_in_other_groups_are_refused", parameters_in_other_groups_are_refused },
 	{ "rules_what_an_optimizer_cannot_use_is_refused", what_an_optimizer_cannot_use_is_refused },
 	{ 0 },
 };

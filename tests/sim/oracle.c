@@ -348,8 +348,22 @@ static void oracle_apply(struct oracle *oracle, uint32_t u, float *gradient, flo
 	for (uint64_t i = 0; i < total && clip != 1; i++) {
 		gradient[i] = gradient[i] * clip;
 	}
+	struct optimizer_groups groups = workload_step_groups(workload, oracle->life, oracle->step);
 	unit->updates++;
-	oracle_rule(&workload->options.optimizer, &options, unit->updates, values, gradient, unit->moments, total);
+	uint64_t from = 0;
+	for (uint32_t p = 0; p < workload->units[u].param_count; p++) {
+		const struct optimizer_options *own = &options;
+		float *moments[ORACLE_MOMENTS_MAX];
+		for (uint32_t i = 0; i < groups.count; i++) {
+			own = groups.groups[i] == workload->units[u].groups[p] ? &groups.options[i] : own;
+		}
+		for (unsigned k = 0; k < ORACLE_MOMENTS_MAX; k++) {
+			moments[k] = unit->moments[k] + from;
+		}
+		oracle_rule(&workload->options.optimizer, own, unit->updates, values + from, gradient + from, moments,
+			    workload->units[u].counts[p]);
+		from += workload->units[u].counts[p];
+	}
 }
 
 static void oracle_scale(struct oracle *oracle, const struct step_rules *rules, struct oracle_result *result)

@@ -256,10 +256,14 @@ static void trainer_step(struct trainer *trainer)
 	const struct workload *workload = workload_of(trainer);
 	uint64_t life = oracle_life(trainer->of->oracle);
 	struct optimizer_options options = workload_step_options(workload, life, trainer->step);
+	struct optimizer_groups groups = workload_step_groups(workload, life, trainer->step);
 	struct step_rules rules = workload_step_rules(workload, life, trainer->step,
 						      oracle_loss_scale(trainer->of->oracle, trainer->step));
 	if (trainer->other_options && rules.loss_scale > 0) {
 		rules.loss_scale *= 2 + trainer->node->rank;
+		trainer->other_options = false;
+	} else if (trainer->other_options && groups.count > 0) {
+		groups.options[0].weight_decay += 1 + trainer->node->rank;
 		trainer->other_options = false;
 	} else if (trainer->other_options) {
 		options.learning_rate *= 2 + trainer->node->rank;
@@ -279,7 +283,7 @@ static void trainer_step(struct trainer *trainer)
 		assert(rc == 0);
 		memcpy(buffer_data(state), bytes, size);
 	}
-	worker_step(trainer->worker, workload_commit(workload, life, trainer->step), &options, &rules, state,
+	worker_step(trainer->worker, workload_commit(workload, life, trainer->step), &options, &groups, &rules, state,
 		    trainer_main(trainer, ACT_STEP, 0));
 	buffer_unref(state);
 }

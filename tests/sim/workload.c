@@ -64,6 +64,7 @@ void workload_init(struct workload *workload, uint32_t index, uint64_t seed, uin
 		unit->param_count = (uint32_t)dice_between(&dice, 1, WORKLOAD_PARAMS_MAX);
 		for (uint32_t p = 0; p < unit->param_count; p++) {
 			unit->counts[p] = workload_param_count(&dice, large);
+			unit->groups[p] = (uint32_t)dice_below(&dice, 3);
 			unit->total += unit->counts[p];
 		}
 	}
@@ -100,7 +101,8 @@ struct manifest *workload_manifest(const struct workload *workload, const uint32
 			struct manifest_param param = { .name = param_name,
 							.dtype = FSDP_F32,
 							.ndim = unit->counts[p] == 1 ? 0 : 1,
-							.shape = { unit->counts[p] } };
+							.shape = { unit->counts[p] },
+							.group = unit->groups[p] };
 			if (odd > 0 && order[i] == 0 && p == 0) {
 				param.ndim = 1;
 				param.shape[0] = unit->counts[p] + odd;
@@ -177,6 +179,22 @@ struct optimizer_options workload_step_options(const struct workload *workload, 
 		options.dampening = spec->nesterov ? 0 : 0.1 * (double)dice_below(&dice, 3);
 	}
 	return options;
+}
+
+struct optimizer_groups workload_step_groups(const struct workload *workload, uint64_t life, uint64_t step)
+{
+	struct dice dice = { .state = DICE_HASH(workload->seed, STREAM_STEP, life, step, 5) };
+	struct optimizer_options options = workload_step_options(workload, life, step);
+	struct optimizer_groups groups = { 0 };
+	for (uint32_t group = 3; group > 0; group--) {
+		const char *why;
+		if (dice_chance(&dice, 500)) {
+			options.learning_rate *= 0.5 + (double)dice_below(&dice, 3) / 2;
+			int rc = optimizer_groups_add(&groups, group, &options, &why);
+			assert(rc == 0);
+		}
+	}
+	return groups;
 }
 
 struct step_rules workload_step_rules(const struct workload *workload, uint64_t life, uint64_t step, double loss_scale)

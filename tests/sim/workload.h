@@ -14,6 +14,7 @@
 struct workload_unit {
 	uint32_t param_count;
 	uint64_t counts[WORKLOAD_PARAMS_MAX]; /* elements */
+	uint32_t groups[WORKLOAD_PARAMS_MAX];
 	uint64_t total;
 };
 
@@ -47,6 +48,8 @@ void workload_gradient(const struct workload *workload, const struct workload_pl
 bool workload_is_weightless(const struct workload *workload, uint64_t life, uint64_t step);
 enum step_commit workload_commit(const struct workload *workload, uint64_t life, uint64_t step);
 struct optimizer_options workload_step_options(const struct workload *workload, uint64_t life, uint64_t step);
+/* Another learning rate for each of some groups. */
+struct optimizer_groups workload_step_groups(const struct workload *workload, uint64_t life, uint64_t step);
 /* The loss scale is the oracle's to know. */
 struct step_rules workload_step_rules(const struct workload *workload, uint64_t life, uint64_t step, double loss_scale);
 /* Whether the trainers ask for the norm of that step's gradient. */

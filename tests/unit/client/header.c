@@ -15,7 +15,7 @@ int main(void)
 	struct fsdp_client *client;
 	struct fsdp_model *model;
 	struct fsdp_unit *unit;
-	struct fsdp_param param = { "w", FSDP_F32, 1, { 4 }, 0 };
+	struct fsdp_param param = { "w", FSDP_F32, 1, { 4 }, 0, 1 };
 	struct fsdp_step_result result;
 	const float values[4] = { 1, 2, 3, 4 };
 	const void *pointers[1];
@@ -35,6 +35,9 @@ int main(void)
 	if (fsdp_model_weight(model, 2) != 0 || fsdp_model_norm(model, FSDP_NORM_2, &norm, &finite) != 0)
 		return 1;
 	step.norm_kind = FSDP_NORM_INF;
+	struct fsdp_step_group group = FSDP_STEP_GROUP_INIT(1, step);
+	step.groups = &group;
+	step.group_count = 1;
 	if (fsdp_model_step(model, &step, &result) != 0 || result.outcome != FSDP_APPLIED)
 		return 1;
 	if (fsdp_model_forward(model, visit, 0) != 0 || fsdp_model_close(model, 0) == FSDP_E_LOST)

@@ -415,6 +415,7 @@ void cluster_reduce(struct cluster *cluster, uint32_t rank, uint32_t unit)
 void cluster_step(struct cluster *cluster, uint32_t rank, double learning_rate, struct test_call *call)
 {
 	const struct optimizer_options options = { .learning_rate = learning_rate };
-	worker_step(cluster->nodes[rank].worker, COMMIT_OPTIMIZER, &options, &cluster->rules, NULL, &call->call);
+	worker_step(cluster->nodes[rank].worker, COMMIT_OPTIMIZER, &options, cluster->groups, &cluster->rules, NULL,
+		    &call->call);
 	cluster_run(cluster);
 }

@@ -46,7 +46,8 @@ struct node {
 	bool closed;
 	uint64_t closed_step;
 	uint32_t closed_attempt;
-	double weight, handed_weight; /* of the last CLOSE; of the last reduction */
+	struct optimizer_groups groups; /* of the last decision */
+	double weight, handed_weight;   /* of the last CLOSE; of the last reduction */
 	uint8_t absent[CLUSTER_UNITS_MAX], present[CLUSTER_UNITS_MAX];
 	uint64_t handed[CLUSTER_SLOTS_MAX]; /* slots of reductions */
 	uint32_t handed_count, gathers, fetched, published, applied, aborted, dropped;
@@ -74,7 +75,8 @@ struct cluster {
 	enum optimizer_kind optimizer;
 	enum init_policy init;
 	uint32_t init_rank;
-	struct step_rules rules; /* of cluster_step */
+	struct step_rules rules;               /* of cluster_step */
+	const struct optimizer_groups *groups; /* likewise; NULL: none */
 	uint64_t gather_bytes, grad_bytes;
 };
 

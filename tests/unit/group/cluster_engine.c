@@ -175,6 +175,7 @@ static void on_apply(struct node *node, struct command *command)
 	node->applied++;
 	node->loss_scale = command->loss_scale;
 	node->clip = command->clip;
+	node->groups = command->groups ? *command->groups : (struct optimizer_groups){ 0 };
 	node->closed = false;
 	return_slots(node);
 	report->step = command->step;

@@ -99,7 +99,7 @@ Test(group_deadline, who_has_voted_is_in_doubt_and_learns_the_answer_from_a_late
 	assert_answer(calls[0], FSDP_E_IN_DOUBT);
 	assert_has(calls[0]->text, "rank 0");
 	cluster->cut[0][1] = false;
-	worker_step(cluster->nodes[1].worker, COMMIT_OPTIMIZER, NULL, NULL, NULL, &calls[2]->call);
+	worker_step(cluster->nodes[1].worker, COMMIT_OPTIMIZER, NULL, NULL, NULL, NULL, &calls[2]->call);
 	cr_assert_eq(calls[2]->answered, 0);
 	cluster_advance(cluster, 500);
 	assert_answer(calls[2], 0);

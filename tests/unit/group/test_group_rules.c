@@ -261,14 +261,14 @@ Test(group_rules, a_commit_from_staging_names_nothing)
 	struct cluster *cluster = loaded(2, (struct step_rules){ 0 });
 	struct test_call *steps[] = { test_call(0), test_call(1000), test_call(0) };
 	cluster->nodes[0].not_finite = true;
-	worker_step(cluster->nodes[1].worker, COMMIT_STAGING, NULL, NULL, NULL, &steps[1]->call);
+	worker_step(cluster->nodes[1].worker, COMMIT_STAGING, NULL, NULL, NULL, NULL, &steps[1]->call);
 	cluster->cut[0][1] = true;
-	worker_step(cluster->nodes[0].worker, COMMIT_STAGING, NULL, NULL, NULL, &steps[0]->call);
+	worker_step(cluster->nodes[0].worker, COMMIT_STAGING, NULL, NULL, NULL, NULL, &steps[0]->call);
 	cluster_advance(cluster, 2500);
 	assert_answer(steps[1], FSDP_E_IN_DOUBT);
 	cluster->cut[0][1] = false;
 	cluster_advance(cluster, 1500);
-	worker_step(cluster->nodes[1].worker, COMMIT_STAGING, NULL, NULL, NULL, &steps[2]->call);
+	worker_step(cluster->nodes[1].worker, COMMIT_STAGING, NULL, NULL, NULL, NULL, &steps[2]->call);
 	cluster_run(cluster);
 	for (size_t i = 0; i < 3; i += 2) {
 		assert_answer(steps[i], 0);

@@ -91,7 +91,7 @@ Test(group_step, kinds_of_commit_that_differ_abort_it)
 	struct cluster *cluster = loaded(2);
 	struct test_call *steps[] = { test_call(0), test_call(0) };
 	cluster_step(cluster, 0, 0.1, steps[0]);
-	worker_step(cluster->nodes[1].worker, COMMIT_STAGING, NULL, NULL, NULL, &steps[1]->call);
+	worker_step(cluster->nodes[1].worker, COMMIT_STAGING, NULL, NULL, NULL, NULL, &steps[1]->call);
 	cluster_run(cluster);
 	assert_answer(steps[0], FSDP_E_MISMATCH);
 	assert_answer(steps[1], FSDP_E_MISMATCH);
@@ -106,7 +106,7 @@ Test(group_step, a_commit_from_staging_returns_when_it_was_applied_and_steps_eve
 	cluster->nodes[0].hold_applied = true;
 	cluster->nodes[0].not_finite = true;
 	for (uint32_t rank = 0; rank < 2; rank++)
-		worker_step(cluster->nodes[rank].worker, COMMIT_STAGING, NULL, NULL, NULL, &steps[rank]->call);
+		worker_step(cluster->nodes[rank].worker, COMMIT_STAGING, NULL, NULL, NULL, NULL, &steps[rank]->call);
 	cluster_run(cluster);
 	assert_answer(steps[1], 0);
 	cr_assert_eq(steps[0]->answered, 0);
@@ -124,7 +124,7 @@ Test(group_step, options_are_checked_before_anything_is_asked)
 	struct test_call *calls[] = { test_call(0), test_call(0) };
 	cluster_step(cluster, 0, (double)NAN, calls[0]);
 	assert_answer(calls[0], FSDP_E_INVALID);
-	worker_step(cluster->nodes[0].worker, COMMIT_OPTIMIZER, NULL, NULL, NULL, &calls[1]->call);
+	worker_step(cluster->nodes[0].worker, COMMIT_OPTIMIZER, NULL, NULL, NULL, NULL, &calls[1]->call);
 	assert_answer(calls[1], FSDP_E_INVALID);
 	free_all(cluster, calls, 2);
 	cluster = cluster_new(1);
@@ -368,9 +368,39 @@ static void step_with_state(struct cluster *cluster, uint32_t rank, char letter,
 	struct buffer *state;
 	cr_assert_eq(buffer_new_heap(1, &state), 0);
 	*(char *)buffer_data(state) = letter;
-	worker_step(cluster->nodes[rank].worker, COMMIT_OPTIMIZER, &options, NULL, state, &call->call);
+	worker_step(cluster->nodes[rank].worker, COMMIT_OPTIMIZER, &options, NULL, NULL, state, &call->call);
 	buffer_unref(state); /* the group has its own reference, where it needs one */
 	cluster_run(cluster);
+}
+
+Test(group_step, groups_that_differ_end_the_attempt_and_the_engine_gets_those_that_are_agreed)
+{
+	struct cluster *cluster = loaded(2);
+	struct test_call *steps[] = { test_call(0), test_call(0), test_call(0), test_call(0) };
+	struct optimizer_groups one = { .count = 1, .groups = { 3 }, .options = { { .learning_rate = 0.5 } } };
+	struct optimizer_groups other = { .count = 2,
+					  .groups = { 2, 3 },
+					  .options = { { .learning_rate = 0.1 }, { .learning_rate = 0.25 } } };
+	cluster->groups = &one;
+	cluster_step(cluster, 0, 0.1, steps[0]);
+	cluster->groups = &other;
+	cluster_step(cluster, 1, 0.1, steps[1]);
+	assert_answer(steps[0], FSDP_E_MISMATCH);
+	assert_has(steps[0]->text, "rank 0 passed learning_rate 0.5 for group 3, rank 1 0.25");
+	assert_answer(steps[1], FSDP_E_MISMATCH);
+	other.options[1].learning_rate = 0.5; /* and group 2 has no other numbers than the step */
+	cluster_step(cluster, 1, 0.1, steps[3]);
+	cluster->groups = &one;
+	cluster_step(cluster, 0, 0.1, steps[2]);
+	for (uint32_t rank = 0; rank < 2; rank++) {
+		assert_answer(steps[2 + rank], 0);
+		cr_assert_eq(cluster->nodes[rank].groups.count, 1);
+		cr_assert_eq(cluster->nodes[rank].groups.groups[0], 3);
+		cr_assert_eq(cluster->nodes[rank].groups.options[0].learning_rate, 0.5);
+		free(steps[rank]);
+		free(steps[2 + rank]);
+	}
+	cluster_free(cluster);
 }
 
 Test(group_step, the_state_is_kept_when_the_step_commits_and_is_each_rank_s_own)

@@ -15,6 +15,11 @@ const enum peer_op sample_peer_ops[] = {
 static uint8_t bits[] = { 0x05, 0x00, 0x80 };
 static uint64_t sums[] = { 1, UINT64_MAX, 0 };
 static double values[] = { 0.5, -0.0, 1e300 };
+static struct peer_group peer_groups[] = {
+	{ UINT32_MAX, 0.5, 0.25, 0.125, -0.75, 1.5, 2.5, 1e-300, 0.375, 1e300, 7 },
+	{ .group = 1 },
+};
+
 static struct peer_progress progress[] = {
 	{ .micro_batch = 70, .unit = 71, .offset = 72 },
 	{ .micro_batch = UINT32_MAX, .unit = UINT32_MAX, .offset = UINT64_MAX },
@@ -80,6 +85,8 @@ struct peer_message sample_peer(enum peer_op op)
 		.sum_count = 3,
 		.values = values,
 		.value_count = 3,
+		.groups = peer_groups,
+		.group_count = 2,
 		.progress = progress,
 		.progress_count = 2,
 		.models = peer_models,
@@ -109,10 +116,15 @@ struct peer_message sample_peer_chunk(void)
 static uint8_t blob[] = { 0, 0xff, 'x', 0 };
 static double worker_values[] = { -1.5, 0.0, 1e-300 };
 static struct worker_param params[] = {
-	{ .name = "layers.0.weight", .dtype = 3, .ndim = 2, .flags = 5, .shape = { 768, 3072 } },
+	{ .name = "layers.0.weight", .dtype = 3, .ndim = 2, .flags = 5, .group = UINT32_MAX, .shape = { 768, 3072 } },
 	{ .name = "scalar", .dtype = 1, .ndim = 0, .flags = 0 },
 	{ .name = "eight", .dtype = 9, .ndim = 8, .flags = UINT32_MAX, .shape = { 1, 2, 3, 4, 0, 6, 7, UINT64_MAX } },
 };
+static struct worker_group worker_groups[] = {
+	{ UINT32_MAX, 0.5, 0.25, 0.125, -0.75, 1.5, 2.5, 1e-300, 0.375, 1e300, 7 },
+	{ .group = 1 },
+};
+
 static struct worker_place places[] = {
 	{ .full_bytes = 90, .shard_offset = 91, .shard_count = 92, .arena_offset = 93 },
 	{ .full_bytes = UINT64_MAX, .shard_offset = UINT64_MAX, .shard_count = UINT64_MAX, .arena_offset = UINT64_MAX },
@@ -177,6 +189,8 @@ struct worker_message sample_worker(enum worker_op op)
 		.text = "the deadline passed",
 		.params = params,
 		.param_count = 3,
+		.groups = worker_groups,
+		.group_count = 2,
 		.places = places,
 		.place_count = 2,
 		.values = worker_values,

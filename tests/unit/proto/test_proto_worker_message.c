@@ -88,6 +88,7 @@ static void assert_rows_same(const struct worker_message *got, const struct work
 		cr_assert_eq(got->params[i].dtype, want->params[i].dtype);
 		cr_assert_eq(got->params[i].ndim, want->params[i].ndim);
 		cr_assert_eq(got->params[i].flags, want->params[i].flags);
+		cr_assert_eq(got->params[i].group, want->params[i].group);
 		cr_assert_arr_eq(got->params[i].shape, want->params[i].shape, sizeof want->params[i].shape);
 	}
 	cr_assert_eq(got->value_count, want->value_count);
@@ -96,6 +97,12 @@ static void assert_rows_same(const struct worker_message *got, const struct work
 	cr_assert_eq(got->blob_size, want->blob_size);
 	if (want->blob_size > 0)
 		cr_assert_arr_eq(got->blob, want->blob, want->blob_size);
+	cr_assert_eq(got->group_count, want->group_count);
+	for (size_t i = 0; i < want->group_count; i++) {
+		const struct worker_group *g = &got->groups[i], *w = &want->groups[i];
+		cr_assert_eq(g->group, w->group);
+		cr_assert_arr_eq(&g->learning_rate, &w->learning_rate, 10 * sizeof(double));
+	}
 	cr_assert_eq(got->place_count, want->place_count);
 	for (size_t i = 0; i < want->place_count; i++) {
 		cr_assert_eq(got->places[i].full_bytes, want->places[i].full_bytes);

@@ -106,6 +106,21 @@ Test(difference, names_the_model_and_the_ranks_that_it_was_given)
 	manifest_unref(b);
 }
 
+Test(difference, names_the_group_of_a_parameter)
+{
+	struct manifest *sides[2];
+	for (uint32_t i = 0; i < 2; i++) {
+		cr_assert_eq(manifest_new("m", &(struct manifest_options){ 0 }, &sides[i]), 0);
+		cr_assert_eq(manifest_add_unit(sides[i], "u0"), 0);
+		cr_assert_eq(
+			manifest_add_param(sides[i],
+					   &(struct manifest_param){ .name = "a", .dtype = FSDP_F32, .group = 7 * i }),
+			0);
+		cr_assert_eq(manifest_seal(sides[i]), 0);
+	}
+	compare(sides[0], sides[1], "unit \"u0\" entry 0: rank 0 has a f32[], rank 1 has a f32[] group 7");
+}
+
 Test(difference, names_an_option_of_a_unit)
 {
 	struct manifest *sides[2];
